@@ -21,7 +21,7 @@ from safeswap.arrays import cells
 from safeswap.methods.edit_targeted.classes import letter_walk, sort_classes
 from safeswap.methods.edit_targeted.keyed_walk import CellLabels, DrawKeys, keyed_walk
 from safeswap.methods.edit_targeted.near_optimal import near_optimal_order
-from safeswap.model.columns import ranked_columns
+from safeswap.model.columns import rank_columns
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
 
@@ -62,7 +62,7 @@ def sort_and_walk(data: Microdata) -> None:
     draw_keys = DrawKeys.derived(bytes(32), data, replicate=0)
     for number in (4, 6, 8):
         keys = KEYS[:number]
-        packed, _ = cells.pack(*ranked_columns(data, keys))
+        packed, _ = cells.pack(*rank_columns(data, keys))
 
         def by_letter(keys: tuple[str, ...] = keys) -> object:
             classes = sort_classes(data, keys)

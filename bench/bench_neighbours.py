@@ -62,9 +62,9 @@ def main() -> None:
     x, y = points(records)
     norms = np.linalg.norm(y, axis=1)
     some = np.random.default_rng(3).permutation(records)[:20_000]
-    for part in (kd_tree.build, lambda p: neighbours.nearest(kd_tree.build(p), p)):
+    for part in (kd_tree.build, lambda p: neighbours.find_nearest(kd_tree.build(p), p)):
         part(x[:1000])  # compiled once, kept in the cache
-    neighbours.counts_within(kd_tree.build(x[:1000]), y[:1000], norms[:1000])
+    neighbours.count_within(kd_tree.build(x[:1000]), y[:1000], norms[:1000])
     tree, built, _ = timed(lambda: kd_tree.build(x))
     theirs, scipy_built, _ = timed(lambda: cKDTree(x))
     cores = len(os.sched_getaffinity(0))
@@ -72,7 +72,7 @@ def main() -> None:
     print(f"building the tree: {built:.2f} s, SciPy {scipy_built:.2f} s")
     for share in (0.0001, 0.001, 0.01, 0.05):
         radii = radius_for(x, y, share) * norms
-        counts, wall, processor = timed(lambda r=radii: neighbours.counts_within(tree, y, r))
+        counts, wall, processor = timed(lambda r=radii: neighbours.count_within(tree, y, r))
         told, scipy_wall, scipy_processor = timed(
             lambda r=radii: theirs.query_ball_point(y[some], r[some], return_length=True, workers=cores)
         )
@@ -85,7 +85,7 @@ def main() -> None:
         )
         print(f"  ratio {scipy_processor / processor:.1f}; {agreeing:.4%} of the counts agree")
     whole_plot(records)
-    found, wall, processor = timed(lambda: neighbours.nearest(tree, y))
+    found, wall, processor = timed(lambda: neighbours.find_nearest(tree, y))
     told, scipy_wall, scipy_processor = timed(lambda: theirs.query(y, workers=cores))
     ratio = scipy_processor / processor
     print(

@@ -67,7 +67,7 @@ def prepared(folder: Path) -> tuple[Settings, str]:
     service = open_service(settings)
     with service.database.write() as connection:
         user = accounts.add_user(connection, name="ana", role="analyst")
-        _, secret = sessions.make(connection, user_id=user, name="bench", scopes=("read", "write"), days=1)
+        _, secret = sessions.make_token(connection, user_id=user, name="bench", scopes=("read", "write"), days=1)
     service.close()
     open_database(settings.database).close()
     return settings, secret

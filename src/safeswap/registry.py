@@ -187,10 +187,10 @@ def _find_usual(name: str) -> Usual:
     """Return what a measure declares; only a plug-in is loaded for it."""
     if name in _BUILT_IN[MEASURES]:
         return _USUAL.get(name, Usual("", frozenset(), by_counts=False))
-    from safeswap.measures.base import default_situations, most_small
+    from safeswap.measures.base import default_situations, largest_small
 
     found = measure(name)
-    return Usual(found.axis.value, default_situations(found), most_small([found]) is not None)
+    return Usual(found.axis.value, default_situations(found), largest_small([found]) is not None)
 
 
 def make_spec(values: Mapping[str, Any]) -> MaskSpec:

@@ -39,7 +39,7 @@ class Intruder:
 
     def undone_by(self, key: Key) -> npt.NDArray[np.uint32]:
         """The incomes after making the pairs again, the quick way: kernels alone, everything else made once."""
-        rows = order.prefix(self.identity, stage_key(self.file, key, stage=0, replicate=0), 1.0)
+        rows = order.draw_prefix(self.identity, stage_key(self.file, key, stage=0, replicate=0), 1.0)
         pairs = rows[pairing.walk(self.sexes[rows], 2, self.incomes[rows, None], SPEC.pairs_for(len(rows)), True)[0]]
         incomes = self.incomes.copy()
         pairing.exchange(incomes, pairs)

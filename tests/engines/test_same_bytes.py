@@ -101,7 +101,7 @@ def test_threads_and_memory_change_nothing(
         # Few records are worth one thread only: here a hundred are worth one.
         monkeypatch.setattr(kernel_threads, "_WORTH_A_THREAD", 100)
         monkeypatch.setattr(kernel_threads, "_most_threads", lambda: threads)
-        assert len(kernel_threads.spans(census().num_rows)) == threads
+        assert len(kernel_threads.split_runs(census().num_rows)) == threads
         result = masked(source, engine, spec, threads=threads, memory_limit="100MB")
     written = open_parquet(tmp_path / "masked").table(SCHEMA.names)
     assert written.to_pydict() == expected.data.table.to_pydict()

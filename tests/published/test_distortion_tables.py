@@ -65,7 +65,7 @@ def facts() -> dict[str, Any]:
 
 
 def test_cells_and_entropy_of_cps8d(cps8d: Microdata, facts: dict[str, Any]) -> None:
-    counted = cells.cell_counts(*cps8d.coded_columns(cps8d.attributes))
+    counted = cells.count_cells(*cps8d.coded_columns(cps8d.attributes))
     assert counted.cells == facts["cells"]
     assert counted.counts.size == facts["nonempty_cells"]
     assert np.count_nonzero(counted.counts == 1) == facts["cells_of_1"]
@@ -77,7 +77,7 @@ def test_cells_and_entropy_of_cps8d(cps8d: Microdata, facts: dict[str, Any]) -> 
 def test_every_association_of_cps8d(cps8d: Microdata, facts: dict[str, Any]) -> None:
     for first, second in combinations(cps8d.attributes, 2):
         columns, cardinalities = cps8d.coded_columns((first, second))
-        table = cells.cell_counts(columns, cardinalities)
+        table = cells.count_cells(columns, cardinalities)
         rows, places = np.divmod(table.codes.astype(np.int64), cardinalities[1])
         v = divergence.cramers_v(rows, places, table.counts)
         c = divergence.contingency_c(rows, places, table.counts)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from safeswap import datasets
-from safeswap.arrays.dominance import undominated
+from safeswap.arrays.dominance import find_undominated
 from safeswap.model.key import Key
 from safeswap.model.study import ConstraintSet, StudySpec
 from safeswap.studies.run import run_study
@@ -94,8 +94,8 @@ def test_the_combined_frontier_is_a_strict_subset_of_the_union_of_the_three(risk
         union: set[int] = set()
         for r in RATES:
             rows = np.flatnonzero(rate == r)
-            union |= set(rows[undominated(y[rows], x[rows])].tolist())
-        assert set(np.flatnonzero(undominated(y, x)).tolist()) < union
+            union |= set(rows[find_undominated(y[rows], x[rows])].tolist())
+        assert set(np.flatnonzero(find_undominated(y, x)).tolist()) < union
 
 
 def test_education_at_the_highest_rate_is_dominated_by_many_swaps_at_the_middle_one(study):

@@ -118,14 +118,14 @@ def test_theorem_a3_keeps_a_fraction_of_03105_and_explains_table_8() -> None:
     printed = PAPER["table_8"]
     t, n, p = printed["records"]["original"], printed["from_above"], printed["p"]
     assert t == printed["uniques"] + n
-    q = bias.corrected_fraction(p, changed=t, above=n)
+    q = bias.compute_corrected_fraction(p, changed=t, above=n)
     assert q == pytest.approx(0.3105, abs=5e-5)
     assert q**0.5 == pytest.approx(0.557, abs=5e-4)
-    assert bias.expected_records(q, changed=t, above=n) == pytest.approx(p * p * t)
+    assert bias.estimate_records(q, changed=t, above=n) == pytest.approx(p * p * t)
     assert round(p * p * t) == printed["records"]["expected"]
     # What was observed lies within 2.5% of what the theorem makes one expect; 4/9 would give 28% more than wanted.
     assert printed["records"]["corrected"] == pytest.approx(p * p * t, rel=0.025)
-    first = bias.expected_records(bias.first_fraction(p), changed=t, above=n)
+    first = bias.estimate_records(bias.compute_first_fraction(p), changed=t, above=n)
     assert first == pytest.approx(printed["records"]["first"], rel=0.06)
 
 
@@ -136,17 +136,17 @@ def test_table_8_expects_two_thirds_of_every_bias() -> None:
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 2 / 3, 0.99])
 def test_the_fraction_is_p_squared_where_every_pair_has_one_failing_class(p: float) -> None:
-    assert bias.corrected_fraction(p, changed=2 * 109, above=109) == pytest.approx(p * p)
+    assert bias.compute_corrected_fraction(p, changed=2 * 109, above=109) == pytest.approx(p * p)
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 2 / 3, 0.99])
 @pytest.mark.parametrize(("t", "n"), [(582, 109), (1000, 1), (1000, 499), (4, 1), (10, 0)])
 def test_the_fraction_solves_the_equation_of_theorem_a3(t: int, n: int, p: float) -> None:
-    q = bias.corrected_fraction(p, changed=t, above=n)
+    q = bias.compute_corrected_fraction(p, changed=t, above=n)
     printed = ((t - n) - ((t - n) ** 2 - p * p * t * (t - 2 * n)) ** 0.5) / (t - 2 * n)
     assert q == pytest.approx(printed)
     assert 0 < q < 1
-    assert bias.expected_records(q, changed=t, above=n) == pytest.approx(p * p * t)
+    assert bias.estimate_records(q, changed=t, above=n) == pytest.approx(p * p * t)
 
 
 def test_a_longer_list_of_keys_has_a_figure_for_each_set_that_is_looked_at() -> None:

@@ -34,7 +34,7 @@ def database_of(settings: Settings) -> Database:
     file = settings.store / "safeswap.db"
     if not settings.database_url and not file.exists():
         shutil.copyfile(_template(), file)  # taking the steps anew for each test would take longer than the tests
-    database = open_database(settings.database, log_key=auditlog.key_from(open_vault(settings).master_key.secret))
+    database = open_database(settings.database, log_key=auditlog.derive_key(open_vault(settings).master_key.secret))
     if settings.database_url:
         upgrade(database)
     return database

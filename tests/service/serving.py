@@ -66,7 +66,7 @@ class Running:
         """A program with a token of somebody."""
         with self.service.database.write() as connection:
             user = connection.execute(select(users).where(users.c.name == name)).one()
-            _, secret = tokens.make(connection, user_id=user.id, name="test", scopes=scopes, days=1)
+            _, secret = tokens.make_token(connection, user_id=user.id, name="test", scopes=scopes, days=1)
         return self._open(headers={"Authorization": f"Bearer {secret}"})
 
     def _open(self, **given: Any) -> httpx.Client:

@@ -132,7 +132,7 @@ def test_every_start_writes_an_anchor_down(tmp_path: Path) -> None:
         here.client("vera").delete("/api/v1/session")
     with running(tmp_path, people=False) as here:
         service = here.service
-        kept = auditlog.kept_anchors(service.store.root / auditlog.ANCHORS)
+        kept = auditlog.read_anchors(service.store.root / auditlog.ANCHORS)
         assert [each.number for each in kept] == [0, 1]
         assert (service.store.root / auditlog.ANCHORS).stat().st_mode & 0o077 == 0
         with service.database.write() as connection:
@@ -145,7 +145,7 @@ def test_every_start_writes_an_anchor_down(tmp_path: Path) -> None:
 
 def test_a_line_of_the_anchors_that_was_cut_short_is_passed_over(tmp_path: Path) -> None:
     (tmp_path / "anchors").write_text('{"hash":"00","number":1}\n{"hash":"0')
-    assert auditlog.kept_anchors(tmp_path / "anchors") == [Anchor(number=1, hash="00")]
+    assert auditlog.read_anchors(tmp_path / "anchors") == [Anchor(number=1, hash="00")]
 
 
 def test_an_administrator_asks_for_the_verdict_and_the_anchor(town: Running) -> None:

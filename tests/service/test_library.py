@@ -275,7 +275,7 @@ def test_the_typed_client_speaks_the_contract(bench, tmp_path):
     with bench.town.service.database.write() as connection:
         from safeswap.service.people import sessions
 
-        _, secret = sessions.make(
+        _, secret = sessions.make_token(
             connection, user_id=bench.town.user_id("ana"), name="client", scopes=("read", "write"), days=1
         )
     with Client(bench.town.address, token=secret) as client:

@@ -55,12 +55,12 @@ def test_entries_of_an_earlier_version_are_believed_up_to_a_seal_under_the_maste
             auditlog.record(connection, "ada", "old")
         path = tmp_path / "anchors"
         assert not log_check.check(here.service.database).ok
-        auditlog.keep_anchor(here.service.database, path, unkeyed=True)
+        auditlog.append_anchor(here.service.database, path, unkeyed=True)
         entry(here)
-        assert log_check.check(here.service.database, anchors=auditlog.kept_anchors(path)).ok
+        assert log_check.check(here.service.database, anchors=auditlog.read_anchors(path)).ok
         with plain.write() as connection:
             auditlog.record(connection, "eve", "forged")
-        assert not log_check.check(here.service.database, anchors=auditlog.kept_anchors(path)).ok
+        assert not log_check.check(here.service.database, anchors=auditlog.read_anchors(path)).ok
         plain.close()
 
 

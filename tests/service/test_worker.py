@@ -276,7 +276,7 @@ def test_no_socket_can_be_made_whatever_the_system_allows(missing, means):
 
 
 def test_signal_numbers_have_reasons():
-    from safeswap.service.work.process import reason_of
+    from safeswap.service.work.process import explain_exit
 
-    assert [reason_of(-number)[1] for number in (signal.SIGKILL, signal.SIGTERM)] == [True, True]
-    assert [reason_of(-number)[1] for number in (signal.SIGXCPU, signal.SIGABRT, signal.SIGSEGV)] == [False] * 3
+    assert [explain_exit(-number)[1] for number in (signal.SIGKILL, signal.SIGTERM)] == [True, True]
+    assert [explain_exit(-number)[1] for number in (signal.SIGXCPU, signal.SIGABRT, signal.SIGSEGV)] == [False] * 3

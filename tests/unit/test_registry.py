@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from safeswap import registry
 from safeswap.errors import EngineError, SpecError
-from safeswap.measures.base import ParametricMeasure, default_situations, most_small
+from safeswap.measures.base import ParametricMeasure, default_situations, largest_small
 from safeswap.model.score import Axis, Comparison, Score
 from safeswap.model.spec import SwapSpec
 
@@ -128,7 +128,7 @@ def test_a_broken_plug_in_is_named(monkeypatch: pytest.MonkeyPatch, value: str) 
 
 def test_the_table_of_defaults_says_what_the_measures_declare() -> None:
     declared = {
-        name: registry.Usual(found.axis.value, default_situations(found), most_small([found]) is not None)
+        name: registry.Usual(found.axis.value, default_situations(found), largest_small([found]) is not None)
         for name, found in registry.measures().items()
         if default_situations(found)
     }

@@ -22,7 +22,7 @@ from safeswap.service.client import Client
 from safeswap.service.people import accounts
 from safeswap.service.people.sessions import StartTokens
 from safeswap.service.settings import Settings
-from safeswap.service.work.running import workers_beside
+from safeswap.service.work.running import run_workers
 from safeswap.workbench import add_workbench
 
 PEOPLE = {"ana": "analyst", "olga": "officer", "vera": "viewer"}
@@ -101,7 +101,7 @@ class Desk:
             listener.close()
 
         self._running.callback(stop)
-        self._running.enter_context(workers_beside(self.settings, server_is_up=lambda: server.started))
+        self._running.enter_context(run_workers(self.settings, server_is_up=lambda: server.started))
 
     def stop(self) -> None:
         """Server and worker end; what they had under way stays in the store."""

@@ -105,7 +105,7 @@ def upper_bound(f: float, *, mean: float, deviation: float) -> float:
     return 100 * sqrt(2 * f + f * f) * deviation / abs(mean)
 
 
-def first_fraction(p: float) -> float:
+def compute_first_fraction(p: float) -> float:
     """Return the share of failing classes to keep so that the bias shrinks to p times itself (Theorem A.2).
 
     >>> first_fraction(0.5)
@@ -114,7 +114,7 @@ def first_fraction(p: float) -> float:
     return min(p, 1.0) ** 2
 
 
-def corrected_fraction(p: float, *, changed: int, above: int) -> float:
+def compute_corrected_fraction(p: float, *, changed: int, above: int) -> float:
     """Return the share to keep (Theorem A.3), with T records ``changed``, N of them from classes ``above`` tolerance.
 
     A class that no longer fails still takes part where its neighbour fails, so fewer must be kept than A.2 says.
@@ -134,7 +134,7 @@ def corrected_fraction(p: float, *, changed: int, above: int) -> float:
     return min(1.0, share * changed / (failing + root))
 
 
-def expected_records(fraction: float, *, changed: int, above: int) -> float:
+def estimate_records(fraction: float, *, changed: int, above: int) -> float:
     """Return how many records take part when a fraction of the failing classes is kept (the counts of Theorem A.3).
 
     >>> round(expected_records(0.3105, changed=582, above=109), 1)

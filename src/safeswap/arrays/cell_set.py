@@ -48,7 +48,7 @@ class CellSet:
         """The words of the combinations, the row of each, and the slots that find them."""
         words, places = np.unique(_mix(list(self.rows.T)), return_index=True)
         slots = np.zeros(1 << (4 * len(words) + 1).bit_length(), dtype=np.int32)
-        sparse.enter(words, slots)
+        sparse.insert_codes(words, slots)
         return words, places, slots
 
 

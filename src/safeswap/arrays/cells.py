@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from safeswap.arrays import sparse
 from safeswap.arrays.compiled import is_worth_compiling, njit
-from safeswap.arrays.threads import run_all, spans
+from safeswap.arrays.threads import run_all, split_runs
 from safeswap.arrays.types import Codes, Int64s
 
 MOST_CELLS = 1 << 62
@@ -76,15 +76,15 @@ def pack(
         # The longest prefix of columns that fits becomes one column of ranks, at most as many as there are records.
         fit = next(i for i in range(len(radices), 0, -1) if prod(radices[:i]) <= MOST_CELLS)
         if fit == 1 and radices[0] <= columns[0].size:
-            ranked, number = sparse.ranks(columns[1].astype(np.uint64))
+            ranked, number = sparse.rank_codes(columns[1].astype(np.uint64))
             columns[1], radices[1] = ranked, max(1, number)
             continue
-        ranked, number = sparse.ranks(_pack_columns(columns[:fit], radices[:fit]))
+        ranked, number = sparse.rank_codes(_pack_columns(columns[:fit], radices[:fit]))
         columns[:fit], radices[:fit] = [ranked], [max(1, number)]
     return _pack_columns(columns, radices), prod(radices)
 
 
-def cell_counts(columns: Sequence[Codes], cardinalities: Sequence[int]) -> CellCounts:
+def count_cells(columns: Sequence[Codes], cardinalities: Sequence[int]) -> CellCounts:
     """Count the records of each occupied cell.
 
     >>> counts = cell_counts([np.array([0, 1, 1], np.uint8), np.array([2, 0, 0], np.uint8)], [2, 3])
@@ -103,16 +103,16 @@ def record_cell_counts(columns: Sequence[Codes], cardinalities: Sequence[int]) -
     """
     codes, cells = pack(columns, cardinalities)
     if not is_dense(cells, codes.size):
-        return sparse.occurrences(codes)
-    counts = dense_counts(codes, cells)
+        return sparse.count_occurrences(codes)
+    counts = count_dense(codes, cells)
     if not is_worth_compiling(codes.size):
         return counts[codes]
     out = np.empty(codes.size, np.int32)
-    run_all(lambda run: _look_up(counts, codes[slice(*run)], out[slice(*run)]), spans(codes.size))
+    run_all(lambda run: _look_up(counts, codes[slice(*run)], out[slice(*run)]), split_runs(codes.size))
     return out
 
 
-def joint_counts(before: Sequence[Codes], after: Sequence[Codes], cardinalities: Sequence[int]) -> JointCounts:
+def count_cells_jointly(before: Sequence[Codes], after: Sequence[Codes], cardinalities: Sequence[int]) -> JointCounts:
     """Count the cells occupied before or after, on both sides. Both sides must be coded alike.
 
     >>> joint = joint_counts([np.array([0, 1, 1], np.uint8)], [np.array([0, 0, 2], np.uint8)], [3])
@@ -122,15 +122,15 @@ def joint_counts(before: Sequence[Codes], after: Sequence[Codes], cardinalities:
     first, second, cells = _pack_alike(before, after, cardinalities)
     if is_dense(cells, max(first.size, second.size)):
         return _count_dense_joint(first, second, cells)
-    return JointCounts(*sparse.joint(first, second), cells)
+    return JointCounts(*sparse.count_joint(first, second), cells)
 
 
-def changed_counts(before: Sequence[Codes], after: Sequence[Codes], cardinalities: Sequence[int]) -> JointCounts:
+def count_changed_cells(before: Sequence[Codes], after: Sequence[Codes], cardinalities: Sequence[int]) -> JointCounts:
     """Count the cells that some record left or entered, before and after; record i is the same on both sides.
 
     All other cells are merged into one last cell, whose code is one above all others and whose two counts are equal:
     sums over cells of differences between before and after are the same as over all cells. With many cells and few
-    changes this takes a fraction of the time and memory of :func:`joint_counts`.
+    changes this takes a fraction of the time and memory of :func:`count_cells_jointly`.
 
     >>> joint = changed_counts([np.array([0, 1, 1, 2], np.uint8)], [np.array([1, 0, 1, 2], np.uint8)], [3])
     >>> joint.codes.tolist(), joint.before.tolist(), joint.after.tolist()
@@ -140,7 +140,7 @@ def changed_counts(before: Sequence[Codes], after: Sequence[Codes], cardinalitie
     if first.size != second.size:
         raise ValueError("both sides hold the same records")
     differs = first != second
-    codes, left, entered = sparse.joint(first[differs].astype(np.uint64), second[differs].astype(np.uint64))
+    codes, left, entered = sparse.count_joint(first[differs].astype(np.uint64), second[differs].astype(np.uint64))
     stayed = sparse.tally_among(first, differs, codes)
     rest = first.size - int(stayed.sum() + left.sum())
     return JointCounts(
@@ -153,7 +153,7 @@ def is_dense(cells: int, records: int) -> bool:
     return cells <= max(_SMALL_TABLE, 2 * records)
 
 
-def dense_counts(codes: Codes, cells: int) -> npt.NDArray[np.int32]:
+def count_dense(codes: Codes, cells: int) -> npt.NDArray[np.int32]:
     """Return the count of every possible cell, occupied or not.
 
     >>> dense_counts(np.array([0, 2, 2], np.uint8), 4).tolist()
@@ -161,7 +161,7 @@ def dense_counts(codes: Codes, cells: int) -> npt.NDArray[np.int32]:
     """
     if not is_worth_compiling(codes.size):
         return np.bincount(codes.astype(np.intp, copy=False), minlength=cells).astype(np.int32)
-    runs = spans(codes.size)
+    runs = split_runs(codes.size)
     if cells * len(runs) > max(_SMALL_TABLE, codes.size // 2):
         runs = [(0, codes.size)]  # a large table per thread would cost more than the threads save
     tables = np.zeros((len(runs), cells), np.int32)
@@ -174,8 +174,8 @@ def dense_counts(codes: Codes, cells: int) -> npt.NDArray[np.int32]:
 
 def _count_codes(codes: Codes, cells: int) -> tuple[Codes, Int64s]:
     if not is_dense(cells, codes.size):
-        return sparse.distinct(codes)
-    counts = dense_counts(codes, cells)
+        return sparse.count_distinct(codes)
+    counts = count_dense(codes, cells)
     occupied = np.flatnonzero(counts)
     return occupied.astype(codes.dtype), counts[occupied].astype(np.int64)
 
@@ -193,7 +193,7 @@ def _pack_alike(
 
 
 def _count_dense_joint(before: Codes, after: Codes, cells: int) -> JointCounts:
-    first, second = dense_counts(before, cells), dense_counts(after, cells)
+    first, second = count_dense(before, cells), count_dense(after, cells)
     occupied = np.flatnonzero(first | second)
     return JointCounts(
         occupied.astype(before.dtype),
@@ -239,7 +239,7 @@ def _pack_columns(columns: Sequence[Codes], radices: Sequence[int], ranks: Seque
                 if outside:
                     raise ValueError(_OUTSIDE)
 
-    run_all(pack_run, spans(codes.size))
+    run_all(pack_run, split_runs(codes.size))
     return codes
 
 

@@ -66,7 +66,7 @@ class SmallCells:
     is_small: Flags
 
 
-def classes(
+def group_records(
     columns: Sequence[Codes],
     cardinalities: Sequence[int],
     blanks: Sequence[int],
@@ -136,7 +136,7 @@ def cell_sizes(codes: npt.NDArray[Any], possible: int, sizes: Sizes) -> Sizes:
     return table
 
 
-def small_cells(found: Classes, keys: Sequence[int], tolerance: float, *, skip_blank: bool = False) -> SmallCells:
+def find_small_cells(found: Classes, keys: Sequence[int], tolerance: float, *, skip_blank: bool = False) -> SmallCells:
     """Return the cells over some keys whose size is above 0 and below tolerance.
 
     With ``skip_blank`` a class in which one of the keys is blank is in no cell.
@@ -171,7 +171,7 @@ def lowest_safe(tolerance: float, sizes: Sizes) -> np.int64 | np.float64:
     return np.float64(tolerance * (1 - 1e-9))
 
 
-def positions(mask: int) -> tuple[int, ...]:
+def decode_mask(mask: int) -> tuple[int, ...]:
     """Decode a set of keys from the bits of an integer.
 
     >>> positions(0b1010)
@@ -203,7 +203,7 @@ def _rank_codes(codes: Codes, possible: int) -> tuple[npt.NDArray[np.uint32], in
         occurs[codes] = True
         ranks = np.cumsum(occurs, dtype=np.int64) - 1
         return ranks.astype(np.uint32)[codes], int(np.count_nonzero(occurs))
-    ranked, number = sparse.ranks(codes)
+    ranked, number = sparse.rank_codes(codes)
     return ranked.astype(np.uint32), number
 
 

@@ -21,7 +21,7 @@ _S30, _S27, _S31, _S11 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(
 
 
 @njit(cache=True, nogil=True, inline="always")
-def mixed(x):  # type: ignore[no-untyped-def]
+def mix_word(x):  # type: ignore[no-untyped-def]
     """Map a 64-bit word by a bijection that makes neighbours unrelated."""
     x = (x ^ (x >> _S30)) * _FIRST
     x = (x ^ (x >> _S27)) * _SECOND
@@ -31,13 +31,13 @@ def mixed(x):  # type: ignore[no-untyped-def]
 @njit(cache=True, nogil=True, inline="always")
 def item_state(seed, item):  # type: ignore[no-untyped-def]
     """Return the state from which the draws of one item start."""
-    return mixed(np.uint64(seed) + (np.uint64(item) + np.uint64(1)) * _GOLDEN)
+    return mix_word(np.uint64(seed) + (np.uint64(item) + np.uint64(1)) * _GOLDEN)
 
 
 @njit(cache=True, nogil=True, inline="always")
 def uniform(state, purpose):  # type: ignore[no-untyped-def]
     """Return a number in [0, 1) with 53 random bits, one per purpose of an item."""
-    return np.float64(mixed(state + np.uint64(purpose) * _STRIDE) >> _S11) * 2.0**-53
+    return np.float64(mix_word(state + np.uint64(purpose) * _STRIDE) >> _S11) * 2.0**-53
 
 
 @njit(cache=True, nogil=True, inline="always")

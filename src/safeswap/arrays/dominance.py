@@ -8,7 +8,7 @@ import numpy.typing as npt
 from safeswap.arrays.types import Floats
 
 
-def undominated(risk: Floats, distortion: Floats) -> npt.NDArray[np.bool_]:
+def find_undominated(risk: Floats, distortion: Floats) -> npt.NDArray[np.bool_]:
     """Flag the points that no other point dominates: none is at most as large in both figures and smaller in one.
 
     Coinciding points do not dominate each other. A point with a NaN figure is never undominated.
@@ -36,7 +36,7 @@ def hypervolume(risk: Floats, distortion: Floats, reference: tuple[float, float]
     >>> hypervolume(np.array([0.5, 1.0]), np.array([0.5, 0.0]), (1.0, 1.0))
     0.25
     """
-    keep = undominated(risk, distortion) & (risk < reference[0]) & (distortion < reference[1])
+    keep = find_undominated(risk, distortion) & (risk < reference[0]) & (distortion < reference[1])
     order = np.argsort(distortion[keep])
     x, y = distortion[keep][order], risk[keep][order]
     widths = np.diff(np.r_[x, reference[1]])

@@ -6,7 +6,7 @@ import numpy as np
 
 from safeswap.arrays.compiled import njit
 from safeswap.arrays.counter_random import item_state, odds, uniform
-from safeswap.arrays.threads import run_all, spans
+from safeswap.arrays.threads import run_all, split_runs
 from safeswap.arrays.types import Codes, Int64s
 
 
@@ -33,7 +33,7 @@ def count_straddling(fine: Codes, coarse: Codes, areas: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def cut(sizes: Int64s, parts: Int64s, roots: int, seed: int) -> Int64s:
+def divide_areas(sizes: Int64s, parts: Int64s, roots: int, seed: int) -> Int64s:
     """Divide area i into ``parts[i]`` non-empty areas and return their sizes, which add up to ``sizes[i]``.
 
     Weights are powers of log-logistic draws, the 2**(1 − roots)-th: with ``roots`` 1 a few areas hold most records (as
@@ -67,7 +67,7 @@ def cut(sizes: Int64s, parts: Int64s, roots: int, seed: int) -> Int64s:
     return out
 
 
-def parents(fine: Codes, coarse: Codes, areas: int) -> Int64s | None:
+def find_parents(fine: Codes, coarse: Codes, areas: int) -> Int64s | None:
     """Return the coarse area of each fine area, −1 where it does not occur; None if a fine area lies in two.
 
     >>> parents(np.array([0, 1, 2, 1], np.uint8), np.array([0, 0, 1, 0], np.uint8), 3).tolist()
@@ -75,7 +75,7 @@ def parents(fine: Codes, coarse: Codes, areas: int) -> Int64s | None:
     >>> parents(np.array([0, 1, 2, 1], np.uint8), np.array([0, 0, 1, 1], np.uint8), 3) is None
     True
     """
-    runs = spans(fine.size)
+    runs = split_runs(fine.size)
     found = np.full((len(runs), areas), -1, dtype=np.int64)
     nested = np.ones(len(runs), dtype=np.bool_)
 
@@ -103,7 +103,7 @@ def _parents_of_run(fine: Codes, coarse: Codes, found: Int64s) -> bool:
 
 
 @njit(cache=True, nogil=True)
-def in_one_area(groups: Codes, areas: Codes, number: int) -> Int64s:
+def find_groups_in_one_area(groups: Codes, areas: Codes, number: int) -> Int64s:
     """Return the rows of the groups (of ``number``) whose records all lie in one area.
 
     >>> in_one_area(np.array([0, 1, 0, 1], np.uint8), np.array([5, 6, 5, 7], np.uint8), 2).tolist()

@@ -10,13 +10,13 @@ import numpy.typing as npt
 
 from safeswap.arrays import keyed
 from safeswap.arrays.compiled import is_worth_compiling, njit
-from safeswap.arrays.threads import run_all, spans
+from safeswap.arrays.threads import run_all, split_runs
 from safeswap.arrays.types import Codes, Rows, UInt32s, Words
 
 _WORTH_BUCKETS = 20_000
 
 
-def prefix(identity: npt.NDArray[np.int64] | Words, key: bytes, share: float) -> Rows:
+def draw_prefix(identity: npt.NDArray[np.int64] | Words, key: bytes, share: float) -> Rows:
     """Return the rows whose draw is among the lowest ``share`` of all possible draws, in the order of their draws.
 
     >>> rows = prefix(np.arange(1000), bytes(32), 1.0)
@@ -37,14 +37,14 @@ def prefix(identity: npt.NDArray[np.int64] | Words, key: bytes, share: float) ->
     )
 
 
-def weighted(identity: npt.NDArray[np.int64] | Words, key: bytes, weights: npt.NDArray[np.float64]) -> Rows:
+def draw_weighted(identity: npt.NDArray[np.int64] | Words, key: bytes, weights: npt.NDArray[np.float64]) -> Rows:
     """Return all rows in the order of a weighted draw without replacement (an exponential race).
 
     At every step a record is drawn with probability proportional to its weight among those not yet drawn
     (Efraimidis & Spirakis 2006).
     """
     draws = np.concatenate([values.copy() for _, values in keyed.draw_chunks(identity, key)])
-    arrival = arrivals(draws, weights)
+    arrival = draw_arrivals(draws, weights)
     order: Rows = np.argsort(arrival)
     if (np.diff(arrival[order]) == 0).any():
         full = keyed.encrypt(as_blocks(identity), key)
@@ -52,7 +52,7 @@ def weighted(identity: npt.NDArray[np.int64] | Words, key: bytes, weights: npt.N
     return order
 
 
-def arrivals(draws: Words, weights: npt.NDArray[np.float64] | float) -> npt.NDArray[np.float64]:
+def draw_arrivals(draws: Words, weights: npt.NDArray[np.float64] | float) -> npt.NDArray[np.float64]:
     """Return each record's arrival time in the race: exponential, from its draw, earlier for larger weights.
 
     >>> arrivals(np.array([0, 2**63], np.uint64), 2.0).round(4).tolist()
@@ -63,7 +63,7 @@ def arrivals(draws: Words, weights: npt.NDArray[np.float64] | float) -> npt.NDAr
     return times
 
 
-def sortable(times: npt.NDArray[np.float64]) -> Words:
+def as_sortable(times: npt.NDArray[np.float64]) -> Words:
     """Map non-negative times to integers in the same order, for engines that sort integers.
 
     >>> sortable(np.array([0.0, 0.25, 3.0])).argsort().tolist()
@@ -173,7 +173,7 @@ def sort_rows(codes: Codes, cells: int, rows: UInt32s | None = None) -> tuple[Co
 
 
 def _sort_by_digit(codes: Codes, rows: UInt32s, shift: np.unsignedinteger[Any]) -> tuple[Codes, UInt32s]:
-    runs = spans(codes.size)
+    runs = split_runs(codes.size)
     mask = codes.dtype.type((1 << _BITS) - 1)
     counts = np.zeros((len(runs), 1 << _BITS), np.int64)
     run_all(lambda r: _count_digit(codes[slice(*runs[r])], shift, mask, counts[r]), range(len(runs)))

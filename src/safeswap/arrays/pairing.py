@@ -75,7 +75,7 @@ def _walk(
         else:
             waiting[place] = -1
             formed += 1
-            if (not len(strata) or strata[other] == stratum) and _differ(coordinates, other, i):
+            if (not len(strata) or strata[other] == stratum) and _is_different(coordinates, other, i):
                 pairs[made, 0] = other
                 pairs[made, 1] = i
                 made += 1
@@ -84,7 +84,7 @@ def _walk(
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _differ(coordinates: UInt32s, a: int, b: int) -> bool:
+def _is_different(coordinates: UInt32s, a: int, b: int) -> bool:
     for j in range(coordinates.shape[1]):  # noqa: SIM110  (a loop that Numba compiles)
         if coordinates[a, j] == coordinates[b, j]:
             return False
@@ -92,7 +92,7 @@ def _differ(coordinates: UInt32s, a: int, b: int) -> bool:
 
 
 @njit(cache=True, nogil=True)
-def deal(class_of: UInt32s, moves: Rows, number_of_classes: int) -> Rows:
+def assign_moves(class_of: UInt32s, moves: Rows, number_of_classes: int) -> Rows:
     """Assign moves between classes to records: move (a, b, x) pairs the next x records of a with the next x of b.
 
     ``class_of`` is in keyed order, so "next" is random. Returns positions in that order, a row per pair.

@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from safeswap.arrays.compiled import njit
-from safeswap.arrays.threads import run_all, spans
+from safeswap.arrays.threads import run_all, split_runs
 from safeswap.arrays.types import Words
 
 CELLS = 192
@@ -95,7 +95,7 @@ def sketch_words(words: Words, samples: Sequence[Words]) -> Sketch:
         which = slice(*part)
         _count_views(words, views[which], cells[which], counts[which], ceilings[which])
 
-    work = min(len(spans(records * max(len(chosen), 1))), max(len(chosen), 1))
+    work = min(len(split_runs(records * max(len(chosen), 1))), max(len(chosen), 1))
     edges = [len(chosen) * place // work for place in range(work + 1)]
     run_all(count, list(pairwise(edges)) if chosen else [])
     return Sketch(records, _group_nested(samples), views, cells, counts, ceilings)

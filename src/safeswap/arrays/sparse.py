@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from safeswap.arrays.compiled import is_worth_compiling, njit
-from safeswap.arrays.threads import run_all, spans
+from safeswap.arrays.threads import run_all, split_runs
 from safeswap.arrays.types import Codes, Int32s, Int64s, UInt64s
 
 MULTIPLIER = 0xD6E8FEB86659FD93  # odd, hence invertible, with well-mixed bits
@@ -82,7 +82,7 @@ def collect_numbers(codes, start, shift, cursor, places, skipped, first, out):  
 
 
 @njit(cache=True, nogil=True)
-def number(keys, names):  # type: ignore[no-untyped-def]
+def number_keys(keys, names):  # type: ignore[no-untyped-def]
     """Replace each key by its number in order of first appearance; ``names`` receives the distinct keys."""
     size = 2
     while size < 2 * keys.size and size < _LARGEST_FIRST_TABLE:
@@ -146,7 +146,7 @@ def number_few(codes, numbers, names, first, sizes):  # type: ignore[no-untyped-
 
 
 @njit(cache=True, nogil=True)
-def enter(names, slots):  # type: ignore[no-untyped-def]
+def insert_codes(names, slots):  # type: ignore[no-untyped-def]
     """Enter distinct codes into an empty table: each slot holds number + 1, or 0."""
     mask = np.uint64(slots.size - 1)
     for j in range(names.size):
@@ -176,7 +176,7 @@ def number_partitions(starts, first, last, keys, names, found):  # type: ignore[
     """Replace each key of some partitions by the place of its name."""
     for part in range(first, last):
         here = keys[starts[part] : starts[part + 1]]
-        found[part] = number(here, names[starts[part] : starts[part + 1]])
+        found[part] = number_keys(here, names[starts[part] : starts[part + 1]])
         here += np.uint64(starts[part])
 
 
@@ -254,7 +254,7 @@ def add_up(ranks: Int64s, sizes: Int64s, number: int) -> Int64s:
     return totals
 
 
-def distinct(codes: Codes) -> tuple[UInt64s, Int64s]:
+def count_distinct(codes: Codes) -> tuple[UInt64s, Int64s]:
     """Return the distinct codes in ascending order, and their counts.
 
     >>> values, counts = distinct(np.array([7, 3, 7], dtype=np.uint64))
@@ -273,7 +273,7 @@ def distinct(codes: Codes) -> tuple[UInt64s, Int64s]:
     return values, parts.tally()[places].astype(np.int64)
 
 
-def joint(before: Codes, after: Codes) -> tuple[UInt64s, Int64s, Int64s]:
+def count_joint(before: Codes, after: Codes) -> tuple[UInt64s, Int64s, Int64s]:
     """Return the codes that occur on either side, in ascending order, and their counts on both.
 
     >>> values, first, second = joint(np.array([7, 3, 7], np.uint64), np.array([9, 7], np.uint64))
@@ -313,8 +313,8 @@ def tally_among(codes: Codes, skipped: npt.NDArray[np.bool_], wanted: UInt64s) -
         found = np.searchsorted(known, wanted).clip(max=max(known.size - 1, 0))
         return np.where(known[found] == wanted, counted[found], 0) if known.size else np.zeros(wanted.size, np.int64)
     slots = np.zeros(1 << max(1, (2 * wanted.size - 1).bit_length()), np.int32)
-    enter(wanted, slots)
-    runs = spans(codes.size)
+    insert_codes(wanted, slots)
+    runs = split_runs(codes.size)
     counts = np.zeros((len(runs), wanted.size), np.int32)
 
     def tally(r: int) -> None:
@@ -326,7 +326,7 @@ def tally_among(codes: Codes, skipped: npt.NDArray[np.bool_], wanted: UInt64s) -
     return total
 
 
-def occurrences(codes: Codes) -> Int32s:
+def count_occurrences(codes: Codes) -> Int32s:
     """Return, for each record, the number of records with its code.
 
     >>> occurrences(np.array([7, 3, 7], dtype=np.uint64)).tolist()
@@ -343,7 +343,7 @@ def occurrences(codes: Codes) -> Int32s:
     return parts.restore_order(parts.tally())
 
 
-def ranks(codes: Codes) -> tuple[UInt64s, int]:
+def rank_codes(codes: Codes) -> tuple[UInt64s, int]:
     """Return the rank of each record's code among the distinct codes, and their number.
 
     >>> rank, number = ranks(np.array([7, 3, 7], dtype=np.uint64))
@@ -364,7 +364,7 @@ def ranks(codes: Codes) -> tuple[UInt64s, int]:
     return parts.restore_order(rank_at), places.size
 
 
-def unscrambled(keys: UInt64s) -> UInt64s:
+def unscramble(keys: UInt64s) -> UInt64s:
     """Invert :func:`scramble`.
 
     >>> unscrambled(np.array([scramble(np.uint64(7))])).tolist()
@@ -376,7 +376,7 @@ def unscrambled(keys: UInt64s) -> UInt64s:
     return codes
 
 
-def stretches(starts: Int64s, runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def split_partitions(starts: Int64s, runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Divide the partitions into one stretch per run, of about the same number of records each."""
     edges = [0, *np.searchsorted(starts[:-1], [first for first, _ in runs[1:]]).tolist(), starts.size - 1]
     return [(edges[i], edges[i + 1]) for i in range(len(runs))]
@@ -385,7 +385,7 @@ def stretches(starts: Int64s, runs: list[tuple[int, int]]) -> list[tuple[int, in
 def _group_few(codes: Codes) -> Groups | None:
     """Group in one pass; None if there are more than a few distinct codes."""
     words = codes if codes.itemsize >= 4 else codes.astype(np.uint32)  # each type costs a compilation
-    runs = spans(words.size)
+    runs = split_runs(words.size)
     room = len(runs), min(_FEW, words.size)
     names, first, sizes = np.empty(room, words.dtype), np.empty(room, np.int64), np.empty(room, np.int64)
     of_record, found = np.empty(words.size, np.uint16), np.zeros(len(runs), np.int64)
@@ -416,7 +416,7 @@ def _group_many(codes: Codes) -> Groups:
 
     run_all(collect, range(len(parts.runs)))
     sizes = parts.tally()[places].astype(np.int64)
-    names = unscrambled(parts.names[places])
+    names = unscramble(parts.names[places])
     return Groups([(0, codes.size)], [0, places.size], of_record, names, first.min(axis=0), sizes)
 
 
@@ -446,7 +446,7 @@ class _Partitions:
     def sorted_names(self) -> tuple[UInt64s, Int64s]:
         """Return the distinct codes in ascending order, and the places of their names."""
         places = self.places_of_names()
-        codes = unscrambled(self.names[places])
+        codes = unscramble(self.names[places])
         order = np.argsort(codes)
         return codes[order], places[order]
 
@@ -457,7 +457,7 @@ class _Partitions:
         last = self.starts[1:] if last is None else last
         run_all(
             lambda s: tally_codes(self.starts, self.found, first, last, s[0], s[1], self.places, counts),
-            stretches(self.starts, self.runs),
+            split_partitions(self.starts, self.runs),
         )
         return counts
 
@@ -477,7 +477,7 @@ class _Partitions:
 
 def _partition(codes: Codes) -> _Partitions:
     bits = min(_MOST_BITS, max(1, int(codes.size // _PARTITION_RECORDS).bit_length()))
-    shift, runs = np.uint64(64 - bits), spans(codes.size)
+    shift, runs = np.uint64(64 - bits), split_runs(codes.size)
     sizes = np.zeros((len(runs), 1 << bits), np.int64)
     run_all(lambda r: partition_sizes(codes[slice(*runs[r])], shift, sizes[r]), range(len(runs)))
     starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes.sum(axis=0))])
@@ -485,6 +485,6 @@ def _partition(codes: Codes) -> _Partitions:
     keys, moving = np.empty(codes.size, np.uint64), cursors.copy()
     run_all(lambda r: spread_run(codes[slice(*runs[r])], shift, moving[r], keys), range(len(runs)))
     names, found = np.empty(codes.size, np.uint64), np.zeros(1 << bits, np.int64)
-    parts = stretches(starts, runs)
+    parts = split_partitions(starts, runs)
     run_all(lambda s: number_partitions(starts, s[0], s[1], keys, names, found), parts)
     return _Partitions(codes, shift, runs, cursors, starts, keys, names, found)

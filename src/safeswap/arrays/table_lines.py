@@ -48,7 +48,7 @@ def line_sums(values: npt.NDArray[np.integer], ids: Int32s, number: int) -> Int6
     return sums
 
 
-def all_but_one(ways: int) -> tuple[Axes, ...]:
+def list_largest_margins(ways: int) -> tuple[Axes, ...]:
     """Return the axes of all (n−1)-way margins; for a one-way table, its total.
 
     >>> all_but_one(3), all_but_one(1)
@@ -57,7 +57,7 @@ def all_but_one(ways: int) -> tuple[Axes, ...]:
     return tuple(combinations(range(ways), ways - 1))
 
 
-def largest_only(keep: Sequence[Axes]) -> tuple[Axes, ...]:
+def drop_implied_margins(keep: Sequence[Axes]) -> tuple[Axes, ...]:
     """Return the margins that no other margin implies, each once and in order.
 
     >>> largest_only([(0,), (1, 0), (2,), (2,)])

@@ -12,7 +12,7 @@ T = TypeVar("T")
 _WORTH_A_THREAD = 1 << 17
 
 
-def spans(records: int) -> list[tuple[int, int]]:
+def split_runs(records: int) -> list[tuple[int, int]]:
     """Divide the records into runs, one per thread worth starting (``NUMBA_NUM_THREADS`` at most).
 
     >>> spans(10)

@@ -131,7 +131,7 @@ class TwoWay:
         return np.flatnonzero(first != second)
 
 
-def two_way(occupied: Codes, counts: Int64s, sizes: Int64s) -> TwoWay:
+def count_two_way(occupied: Codes, counts: Int64s, sizes: Int64s) -> TwoWay:
     """Count all 2-way tables from the occupied cells (a row of labels each) and their counts.
 
     There are none if they would have more than :data:`MOST_PLACES` cells.
@@ -170,7 +170,7 @@ def _count_tables(occupied: Codes, counts: Int64s, attributes: Int64s, first: In
 
 
 @njit(cache=True, nogil=True)
-def places(cells: Codes, attributes: Int64s, first: Int64s, sizes: Int64s, chosen: Int64s) -> Int32s:
+def locate_cells(cells: Codes, attributes: Int64s, first: Int64s, sizes: Int64s, chosen: Int64s) -> Int32s:
     """Return the place of each cell (a row of labels) in each chosen table."""
     found = np.empty((len(cells), len(chosen)), dtype=np.int32)
     for i in range(len(cells)):

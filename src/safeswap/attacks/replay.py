@@ -10,13 +10,13 @@ from pydantic import Field
 
 from safeswap.arrays.types import Flags, Rows
 from safeswap.measures.aligned import AlignedColumn, align, require_same_records
-from safeswap.measures.base import AttributeNames, ParametricMeasure, chosen_attributes
+from safeswap.measures.base import AttributeNames, ParametricMeasure, choose_attributes
 from safeswap.model.columns import same_memory
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind
 from safeswap.model.score import Axis, Comparison, Score
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 if TYPE_CHECKING:
     from safeswap.methods.edit_targeted.classes import Walked
@@ -60,7 +60,7 @@ class Replay(ParametricMeasure):
     def score(self, comparison: Comparison) -> Score:
         """Score the intruder's most successful way; the detail has one row for each way."""
         require_same_records(comparison)
-        keys = tuple(n for n in chosen_attributes(comparison, self.keys) if n not in self.within)
+        keys = tuple(n for n in choose_attributes(comparison, self.keys) if n not in self.within)
         names = self.exchanged or changed_attributes(comparison)
         columns = [align(comparison, name) for name in names]
         changed = np.zeros(len(comparison.before), dtype=np.bool_)
@@ -77,7 +77,7 @@ class Replay(ParametricMeasure):
         value = max(float(row["rate"]) for row in rows)
         sentence = (
             f"Doing the edit once more on the release gives back {value:.2%} of the "
-            f"{several(int(np.count_nonzero(changed)), 'changed record')}; guessing values alone would give "
+            f"{plural(int(np.count_nonzero(changed)), 'changed record')}; guessing values alone would give "
             f"{chance:.2%}."
         )
         return self._score(value, sentence, names, detail)

@@ -21,7 +21,7 @@ from safeswap.charts.map import POLICY
 from safeswap.charts.scripts import chart_fragment, chart_page
 from safeswap.charts.theme import LIGHT, STYLE, png_of, svg_of
 from safeswap.measures.plot.values import ConfidentialityPlot, Policy
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -193,7 +193,7 @@ def _totals(plot: ConfidentialityPlot) -> list[list[str]]:
         "shared_links": "… which it shares with others equally near",
         "links_within_neighbourhoods": "records with the true one in their neighbourhood",
         "empty_neighbourhoods": "records without a neighbour",
-        "rank_links": f"of the largest {several(totals.get('rank_units', 0), 'unit')} found by rank",
+        "rank_links": f"of the largest {plural(totals.get('rank_units', 0), 'unit')} found by rank",
     }
     return [
         [word, theme.number_text(totals[name]) if isinstance(totals[name], float) else f"{totals[name]:,}"]
@@ -353,7 +353,7 @@ def _decorate(axes: Axes, plot: ConfidentialityPlot, shown: list[float], *, vers
     axes.spines[["top", "right"]].set_visible(False)
     unsafe = int(np.count_nonzero(plot.unsafe))
     keys: list[Any] = [
-        Patch(color=LIGHT.gain, alpha=0.15, label=f"unsafe: {several(unsafe, 'record')} ({plot.unsafe_share:.1%})")
+        Patch(color=LIGHT.gain, alpha=0.15, label=f"unsafe: {plural(unsafe, 'record')} ({plot.unsafe_share:.1%})")
     ]
     if version == "internal" and plot.kind != "categorical":
         none: Any = {"linestyle": "none"}
@@ -404,7 +404,7 @@ def public_sentence(plot: ConfidentialityPlot) -> str:
     links = (
         "" if plot.kind == "categorical" else f" Linkage to the nearest finds {plot.correct_link_share:.1%} of them."
     )
-    records = several(len(plot), "record is", "records are")
+    records = plural(len(plot), "record is", "records are")
     return f"{plot.unsafe_share:.1%} of {records} unsafe.{links} {plot.policy.sentence}"
 
 

@@ -19,7 +19,7 @@ from safeswap.charts.payload import NOTEBOOK, PAGE, map_payload
 from safeswap.charts.points import ChoiceLike, Points, StudyLike, points_of
 from safeswap.charts.scripts import chart_asset, chart_fragment, chart_page
 from safeswap.charts.theme import LIGHT, STYLE, png_of, shorten, svg_of
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -398,8 +398,8 @@ def study_sentence(study: StudyLike) -> str:
     draws = f", {study.spec.replicates:,} draws of each" if study.spec.replicates > 1 else ""
     some = f"; {rejected:,} could not be made" if rejected else ""
     return (
-        f"{several(len(study.specs), 'specification')}{draws}: {several(study.table.num_rows, 'candidate')} on "
-        f"{several(study.facts['records'], 'record')}{some}."
+        f"{plural(len(study.specs), 'specification')}{draws}: {plural(study.table.num_rows, 'candidate')} on "
+        f"{plural(study.facts['records'], 'record')}{some}."
     )
 
 

@@ -111,7 +111,7 @@ def _select_specifications(study: StudyLike, choice: ChoiceLike | None, room: Ro
     means = {name: mean_and_spread(study, name)[0] for name in study.spec.measures}
     best = np.zeros(len(study.specs), dtype=np.bool_)
     for risk, distortion in product(study.spec.risk, study.spec.distortion):
-        best |= dominance.undominated(means[risk], means[distortion])
+        best |= dominance.find_undominated(means[risk], means[distortion])
     first = [] if choice is None else [int(specification_numbers(study)[choice.candidate])]
     first += [int(i) for i in np.flatnonzero(best) if int(i) not in first]
     everywhere = np.linspace(0, len(study.specs) - 1, min(len(study.specs), room.specifications)).astype(np.int64)

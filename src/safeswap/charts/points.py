@@ -14,7 +14,7 @@ from safeswap import registry
 from safeswap.arrays import dominance
 from safeswap.arrays.types import Floats, Int64s
 from safeswap.charts.theme import axis_title
-from safeswap.measures.base import compared
+from safeswap.measures.base import to_comparable
 
 TABLE_MEASURES = ("hellinger", "total_variation", "entropy_change", "adV", "adC")
 """The measures of every 2-way table, in the order of the last axis of ``two_way``."""
@@ -147,7 +147,7 @@ class Points:
         rows = np.arange(len(self))
         if rate is not None and self.rates is not None:
             rows = np.flatnonzero(np.isclose(self.rates, rate))
-        best = rows[dominance.undominated(self.risk[rows], self.distortion[rows])]
+        best = rows[dominance.find_undominated(self.risk[rows], self.distortion[rows])]
         ordered: Int64s = best[np.lexsort((self.risk[best], self.distortion[best]))]
         return ordered
 
@@ -197,7 +197,7 @@ def column(study: StudyLike, name: str) -> Floats:
 
 def figures(study: StudyLike, measure: str) -> Floats:
     """Return the scores of a measure as a map shows them: magnitudes if it is signed."""
-    return compared(registry.measure(measure), column(study, measure))
+    return to_comparable(registry.measure(measure), column(study, measure))
 
 
 def specification_numbers(study: StudyLike) -> Int64s:

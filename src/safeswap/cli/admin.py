@@ -13,7 +13,7 @@ from safeswap.cli.console import Console
 from safeswap.cli.options import command, make_group, request_options
 from safeswap.cli.serve import ServiceOptions
 from safeswap.errors import SpecError
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 if TYPE_CHECKING:
     from safeswap.service.settings import Settings
@@ -142,12 +142,12 @@ def check_log(console: Console, *, options: ServiceOptions) -> None:
 
     stated = options.read()
     anchors = stated.store / auditlog.ANCHORS
-    database = open_database(stated.database, log_key=auditlog.key_from(open_vault(stated).master_key.secret))
+    database = open_database(stated.database, log_key=auditlog.derive_key(open_vault(stated).master_key.secret))
     try:
         check(database)
-        found = log_check.check(database, anchors=auditlog.kept_anchors(anchors))
+        found = log_check.check(database, anchors=auditlog.read_anchors(anchors))
         if found.ok:
-            auditlog.keep_anchor(database, anchors)
+            auditlog.append_anchor(database, anchors)
     finally:
         database.close()
     if not found.ok:
@@ -180,7 +180,7 @@ def back_up(
     from safeswap.service.keeping.backup import back_up as copy_service
 
     copied = copy_service(options.read(), folder)
-    console.say(f"Copied {several(copied['files'], 'file')} to {folder}.")
+    console.say(f"Copied {plural(copied['files'], 'file')} to {folder}.")
     if not copied["database"]:
         console.warn("The PostgreSQL database is not in the backup: it must have been saved with pg_dump before.")
     console.result({"command": "back-up", **copied})
@@ -199,7 +199,7 @@ def restore(
     from safeswap.service.keeping.backup import restore as copy_back
 
     files = copy_back(options.read(), folder)
-    console.say(f"Restored {several(files, 'file')}. The service needs the master key that it was created with.")
+    console.say(f"Restored {plural(files, 'file')}. The service needs the master key that it was created with.")
     console.result({"command": "restore", "files": files})
 
 

@@ -12,7 +12,7 @@ from safeswap.cli.options import OUTPUT, Force, check_outputs, command, reading_
 from safeswap.cli.recode import RecipeFile
 from safeswap.errors import InfeasibleError
 from safeswap.model.combination import Combinations
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 _WHOLE_NUMBERS_FROM = 100
 
@@ -62,7 +62,7 @@ def advice(
                 hint="nothing was written",
             )
         write_recipe(made + found[0].step, take, force=force)
-    console.say(f"{several(found.unsafe, 'unsafe combination')} of values; {several(found.tried, 'recode')} tried.")
+    console.say(f"{plural(found.unsafe, 'unsafe combination')} of values; {plural(found.tried, 'recode')} tried.")
     rows = [
         [
             visible(each.step.sentence),

@@ -25,7 +25,7 @@ from safeswap.cli.options import (
 )
 from safeswap.errors import SpecError
 from safeswap.measures.plot.spec import PlotSpec
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 if TYPE_CHECKING:
     from safeswap.measures.plot.values import ConfidentialityPlot
@@ -156,7 +156,7 @@ def _describe(plot: ConfidentialityPlot) -> str:
         lines.append(f"Records within δ = {plot.threshold:.4g}{error} are neighbours.")
     if "rank_units" in totals:
         lines.append(
-            f"Of the largest {several(totals['rank_units'], 'unit')}, {totals['rank_links']} can be identified by rank."
+            f"Of the largest {plural(totals['rank_units'], 'unit')}, {totals['rank_links']} can be identified by rank."
         )
     return "\n".join([*lines, *plot.notes])
 

@@ -10,7 +10,7 @@ import typer
 from safeswap.cli.console import Console, table, visible
 from safeswap.cli.options import OUTPUT, Force, check_outputs, command, make_group, warn_of_losses
 from safeswap.errors import SpecError
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 datasets = make_group("List and write the data sets included with safeswap.", invoke_without_command=True)
 
@@ -63,7 +63,7 @@ def write(
     if write_schema:
         write_schema_file(data.schema, write_schema, force=force)
     console.say(
-        f"Wrote {visible(str(path))}: {several(len(data), 'record')}, {several(len(data.attributes), 'attribute')}."
+        f"Wrote {visible(str(path))}: {plural(len(data), 'record')}, {plural(len(data.attributes), 'attribute')}."
     )
     schema = str(write_schema) if write_schema else None
     console.result({"command": "datasets", "name": name, "output": str(path), "records": len(data), "schema": schema})

@@ -13,7 +13,7 @@ import typer
 from safeswap.cli.console import Console, table
 from safeswap.cli.options import OUTPUT, check_outputs, command
 from safeswap.cli.study import Bar, frontier_rows, frontier_table
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 # The rates of Gomatam, Karr & Sanil (2003); every choice of one or two attributes is drawn several times at each.
 RATES = (0.01, 0.02, 0.10)
@@ -63,7 +63,7 @@ def demo(
                 title=TITLE,
                 ledger=ledger,
             )
-    console.say(f"CPS-8d: {several(len(data), 'record')}, {several(len(study), 'candidate release')}.\n")
+    console.say(f"CPS-8d: {plural(len(data), 'record')}, {plural(len(study), 'candidate release')}.\n")
     console.say(frontier_table(study, choice))
     console.say(f"\n{choice.sentence}\n")
     places = [

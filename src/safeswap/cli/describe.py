@@ -9,7 +9,7 @@ import typer
 
 from safeswap.cli.console import Console, table, visible
 from safeswap.cli.options import OUTPUT, Force, check_outputs, command, reading_options
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 
 @command
@@ -42,7 +42,7 @@ def describe(
         description = workflow.describe(data, tolerance=tolerance)
     if write_schema is not None:
         write(data.schema, write_schema, force=force)
-    size = f"{several(description.records, 'record')}, {several(len(description.attributes), 'attribute')}"
+    size = f"{plural(description.records, 'record')}, {plural(len(description.attributes), 'attribute')}"
     title = f"{description.name}: {size}"
     columns = ["attribute", "kind", "levels", "missing", "records per level"]
     console.say(visible(title))

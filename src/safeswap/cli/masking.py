@@ -22,7 +22,7 @@ from safeswap.cli.options import (
     warn_of_losses,
 )
 from safeswap.cli.scores import say_left_out, score_table
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 if TYPE_CHECKING:
     from safeswap.model.masked import Masked, MaskedFile
@@ -201,15 +201,15 @@ def show_masked(console: Console, masked: Masked) -> None:
     audit = masked.audit
     touched = int(audit.touched().sum())
     console.say(masked.plan.sentence + ".")
-    share = f"{touched:,} of {several(audit.records, 'record')} took part ({touched / max(audit.records, 1):.2%})"
-    console.say(f"{several(audit.made, 'pair')} exchanged: {share}." if audit.exchanges else f"{share}.")
+    share = f"{touched:,} of {plural(audit.records, 'record')} took part ({touched / max(audit.records, 1):.2%})"
+    console.say(f"{plural(audit.made, 'pair')} exchanged: {share}." if audit.exchanges else f"{share}.")
     # The unit is in the sentence above.
     _show_facts(console, {name: value for name, value in audit.facts.items() if name != "unit"}, audit.stamp)
 
 
 def _show_masked_file(console: Console, masked: MaskedFile) -> None:
     asked = "" if masked.made == masked.asked else f" of {masked.asked:,} requested"
-    console.say(f"{masked.done}{asked} in {several(masked.records, 'record')}; every guarantee was verified on disk.")
+    console.say(f"{masked.done}{asked} in {plural(masked.records, 'record')}; every guarantee was verified on disk.")
     _show_facts(console, {name: value for name, value in masked.facts.items() if name != "unit"}, masked.stamp)
     _show_scores(console, masked.assessment)
     console.say("")
@@ -218,9 +218,9 @@ def _show_masked_file(console: Console, masked: MaskedFile) -> None:
 
 
 def _show_facts(console: Console, facts: Mapping[str, Any], stamp: str) -> None:
-    from safeswap.model.audit import told
+    from safeswap.model.audit import format_fact
 
-    rows = [(name.replace("_", " "), told(value)) for name, value in facts.items() if told(value)]
+    rows = [(name.replace("_", " "), format_fact(value)) for name, value in facts.items() if format_fact(value)]
     if rows:
         console.say("")
         console.say(table(["found", ""], rows, right="lr"))

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 def warn_of_losses(console: Console, data: Masked | Microdata, output: Path) -> None:
     """Print what the format of a written file does not keep of the description of the data."""
-    from safeswap.files.labelled import not_kept
+    from safeswap.files.labelled import list_losses
 
-    for what in not_kept(data, output.suffix):
+    for what in list_losses(data, output.suffix):
         console.warn(f"! not preserved in the file: {visible(what)}")
 
 

@@ -24,7 +24,7 @@ from safeswap.cli.options import (
 )
 from safeswap.errors import SpecError
 from safeswap.methods.safe.spec import SafeSpec
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -130,7 +130,7 @@ def table_command(
     _say_sentence(console, found.sentence)
     console.say(_change_table(found))
     if found.violations:
-        inexact = several(len(found.violations), "figure to be kept is", "figures to be kept are")
+        inexact = plural(len(found.violations), "figure to be kept is", "figures to be kept are")
         console.warn(f"{inexact} not exact; see the report or --json.")
     for path in outputs:
         console.say(f"\nWrote {visible(str(path))}.")

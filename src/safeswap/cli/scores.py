@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from safeswap.cli.console import table
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -48,7 +48,7 @@ def small_tables(assessment: Assessment, *, ways: int) -> Table | None:
     names = list(dict.fromkeys(name for column in columns.values() for name in column))
     changed = [name for name in names if any(column.get(name) for column in columns.values())]
     rows = [[" × ".join(name), *(figure(column.get(name)) for column in columns.values())] for name in changed]
-    title = f"{len(changed):,} of {several(len(names), 'table')} of {several(ways, 'attribute')} changed"
+    title = f"{len(changed):,} of {plural(len(names), 'table')} of {plural(ways, 'attribute')} changed"
     if len(rows) > MOST_TABLES:
         title += f"; the first {MOST_TABLES} are shown, --json lists all"
     return table(["table", *columns], rows[:MOST_TABLES], title=title, right="l" + "r" * len(columns))

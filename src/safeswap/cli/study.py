@@ -33,7 +33,7 @@ from safeswap.cli.options import (
 from safeswap.cli.scores import figure
 from safeswap.errors import InfeasibleError, OutputError
 from safeswap.model.study import ConstraintSet, StudySpec
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -99,11 +99,11 @@ def frontier_rows(study: Study) -> list[dict[str, Any]]:
     """Return the frontier: of the specifications' means if there are replicates, else of the candidates."""
     import numpy as np
 
-    from safeswap.arrays.dominance import undominated
+    from safeswap.arrays.dominance import find_undominated
 
     summary = study.summary()
     risk, distortion = (summary.column(f"{axis}_mean").to_numpy() for axis in ("risk", "distortion"))
-    rows = np.flatnonzero(undominated(risk, distortion))
+    rows = np.flatnonzero(find_undominated(risk, distortion))
     return [summary.slice(int(i), 1).to_pylist()[0] for i in rows[np.argsort(distortion[rows], kind="stable")]]
 
 
@@ -114,7 +114,7 @@ def frontier_table(study: Study, choice: Choice | None) -> Table:
     constrained = any(row["constraint"] for row in rows)
     columns = ["swapped", *(["constraints"] if constrained else []), "rate", "risk", "distortion"]
     columns += ["on the frontier", ""] if replicated else [""]
-    title = f"Frontier: {len(rows):,} of {several(len(study.specs), 'specification')}"
+    title = f"Frontier: {len(rows):,} of {plural(len(study.specs), 'specification')}"
     title += ", by the mean over replicates (± standard deviation)" if replicated else ""
     shown = [
         _frontier_row(study, row, replicated=replicated, constrained=constrained, choice=choice)
@@ -145,7 +145,7 @@ def rejected_lines(study: Study) -> list[str]:
     counts = _count_rejected(study)
     if not counts:
         return []
-    lines = [f"{sum(counts.values()):,} of {several(len(study), 'candidate')} could not be made:"]
+    lines = [f"{sum(counts.values()):,} of {plural(len(study), 'candidate')} could not be made:"]
     for (label, constraint, rate, reason), times in list(counts.items())[:10]:
         where = "".join([f" at rate {rate:g}" if rate is not None else "", f" ({constraint})" if constraint else ""])
         lines.append(f"  {label}{where}: {reason}" + (f" ({times:,} draws)" if times > 1 else ""))
@@ -358,10 +358,10 @@ def _read(
 
 
 def _describe_size(spec: StudySpec, total: int, search: int | None) -> str:
-    draws = f" ({several(total // spec.replicates, 'specification')} × {several(spec.replicates, 'replicate')})"
-    text = several(total, "candidate") + (draws if spec.replicates > 1 else "")
+    draws = f" ({plural(total // spec.replicates, 'specification')} × {plural(spec.replicates, 'replicate')})"
+    text = plural(total, "candidate") + (draws if spec.replicates > 1 else "")
     if search is not None:
-        return f"{text}; the search evaluates {several(min(search, total // spec.replicates), 'specification')}."
+        return f"{text}; the search evaluates {plural(min(search, total // spec.replicates), 'specification')}."
     return f"{text}; a search (--search BUDGET) would evaluate fewer." if total > LARGE else f"{text}."
 
 
@@ -400,7 +400,7 @@ def _run(console: Console, data: Microdata, spec: StudySpec, *, checkpoint: Chec
             return workflow.study(data, spec, checkpoint=checkpoint, progress=bar, **how)
         except KeyboardInterrupt:
             raise Interrupted(
-                f"stopped after {bar.done:,} of {several(bar.total, 'candidate')}, kept in {checkpoint.path.name!r}",
+                f"stopped after {bar.done:,} of {plural(bar.total, 'candidate')}, kept in {checkpoint.path.name!r}",
                 code="interrupted",
                 hint="repeat the command with --resume to continue",
                 done=bar.done,

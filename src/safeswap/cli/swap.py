@@ -47,7 +47,7 @@ def swap(
 def _run_project(console: Console, specs: Path, options: MaskingOptions) -> None:
     """Swap as a WebSwap project says; with an audit directory the result can be released and undone."""
     from safeswap import workflow
-    from safeswap.on_disk.masking import both_or_neither, note
+    from safeswap.on_disk.masking import note, write_both
     from safeswap.projects.webswap import read_project
     from safeswap.workflow.masking import register
 
@@ -62,7 +62,7 @@ def _run_project(console: Console, specs: Path, options: MaskingOptions) -> None
         steps.at("masking")
         masked = workflow.swap(data, project.swap_spec(), **secret)
         steps.at("writing")
-        with both_or_neither(audit, results[0], new=[] if force else results) as records:
+        with write_both(audit, results[0], new=[] if force else results) as records:
             register(masked)
             project.write_results(masked, force=force)
             reading = {"delimiter": ",", "encoding": "utf-8", "quote": '"'}

@@ -9,7 +9,7 @@ import typer
 
 from safeswap.cli.console import Console, visible
 from safeswap.cli.options import OUTPUT, Force, check_outputs, command, reading_options, warn_of_losses
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 
 @command
@@ -38,5 +38,5 @@ def undo(
         steps.at("writing")
         write_microdata(original, output, force=force)
     warn_of_losses(console, original, output)
-    console.say(f"Restored {several(len(original), 'record')} to {visible(str(output))}. Keep them confidential.")
+    console.say(f"Restored {plural(len(original), 'record')} to {visible(str(output))}. Keep them confidential.")
     console.result({"command": "undo", "records": len(original), "output": str(output)})

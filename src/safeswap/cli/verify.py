@@ -9,7 +9,7 @@ import typer
 
 from safeswap.cli.console import Console, visible
 from safeswap.cli.options import command
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 
 @command
@@ -28,7 +28,7 @@ def verify(
         steps.at("checking")
         found = workflow.verify(bundle)
     console.say(
-        f"{visible(str(bundle))} is intact: {several(found.records, 'record')}, {several(found.columns, 'column')}."
+        f"{visible(str(bundle))} is intact: {plural(found.records, 'record')}, {plural(found.columns, 'column')}."
     )
     for name, value in found.facts.items():
         values = value if isinstance(value, list) else [value]

@@ -361,14 +361,14 @@ class _Blocks:
 
 def _blocks(households: int, seed: int) -> _Blocks:
     """Divide the households into states, these into counties, and so on down to blocks."""
-    from safeswap.arrays.geography import cut
+    from safeswap.arrays.geography import divide_areas
 
     sizes = np.array([households], dtype=np.int64)
     codes = np.zeros(1, dtype=np.int64)
     # Roots: how similar areas of one level are in size. Digits: the number that a level adds to the code.
     for level, (roots, digits) in enumerate(((2, 2), (1, 3), (1, 3), (3, 4), (2, 4))):
         parts = np.clip(_number_of_parts(level, sizes), 1, np.minimum(sizes, 10**digits - 1))
-        sizes = cut(sizes, parts, roots, seed + 10 + level)
+        sizes = divide_areas(sizes, parts, roots, seed + 10 + level)
         within = np.arange(len(sizes)) - np.repeat(np.cumsum(parts) - parts, parts) + 1
         codes = np.repeat(codes, parts) * 10**digits + within
     return _Blocks(codes, np.concatenate([[0], np.cumsum(sizes)]))
@@ -386,7 +386,7 @@ def _number_of_parts(level: int, sizes: npt.NDArray[np.int64]) -> npt.NDArray[np
 def _chunk(blocks: _Blocks, seed: int, start: int, stop: int) -> pa.Table:
     import pyarrow as pa
 
-    from safeswap.arrays.threads import run_all, spans
+    from safeswap.arrays.threads import run_all, split_runs
 
     codes = _codes_of(blocks, start, stop)
     number = stop - start
@@ -394,7 +394,9 @@ def _chunk(blocks: _Blocks, seed: int, start: int, stop: int) -> pa.Table:
     categories = np.empty((3, number), dtype=np.int8)
     money = np.empty((5, number), dtype=np.int32)
 
-    run_all(lambda run: make_households(seed, start, *run, codes["TRACT"], counts, categories, money), spans(number))
+    run_all(
+        lambda run: make_households(seed, start, *run, codes["TRACT"], counts, categories, money), split_runs(number)
+    )
     columns: dict[str, Any] = {"HHID": np.arange(start + 1, stop + 1, dtype=np.int64), **codes}
     columns |= dict(zip(CENSUS_KEYS, counts, strict=False))
     for values, (name, levels) in zip(categories, _CATEGORIES.items(), strict=True):

@@ -13,7 +13,7 @@ import numpy as np
 
 from safeswap.arrays.types import Floats, Int64s
 from safeswap.errors import SpecError
-from safeswap.model.checked import checked
+from safeswap.model.checked import check_types
 
 if TYPE_CHECKING:
     from safeswap.model.microdata import Microdata
@@ -44,7 +44,7 @@ _REGIONS = tuple(f"R{number:02d}" for number in range(1, 21))
 _SIZES = ("10-49", "50-249", "250+")
 
 
-@checked
+@check_types
 @lru_cache(maxsize=4)
 def synthetic_enterprises(n: int = _DEFAULT, seed: int = _SEED) -> Microdata:
     """Generate ``n`` enterprises: division, region, size class, employees, turnover, expenditure on innovation.

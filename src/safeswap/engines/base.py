@@ -96,7 +96,7 @@ class Cells:
     def margin(self, names: Names) -> Cells:
         """Return the counts by some of the attributes."""
         codes = np.stack([self.column(name) for name in names], axis=1)
-        number = dense(codes)
+        number = number_labels(codes)
         counts = np.bincount(number, weights=self.counts).astype(np.int64)
         some = np.empty(len(counts), dtype=np.int64)
         some[number] = np.arange(len(number))
@@ -341,7 +341,7 @@ def order_classes(
     labels: Counts, counts: Counts, earliest: Sequence[tuple[int, ...]], constraint: Constraint
 ) -> tuple[Counts, Classes]:
     """Order classes by first appearance in the keyed order, strata likewise; return the order and the classes."""
-    strata = dense(labels[:, : len(constraint.equal)])
+    strata = number_labels(labels[:, : len(constraint.equal)])
     stratum_of: list[int] = strata.tolist()
     first: dict[int, tuple[int, ...]] = {}
     for stratum, draw in zip(stratum_of, earliest, strict=True):
@@ -350,12 +350,12 @@ def order_classes(
     order = np.array(sorted(places, key=lambda i: (first[stratum_of[i]], earliest[i])), dtype=np.int64)
     groups, width = [], len(constraint.equal)
     for group in constraint.unequal:
-        groups.append(dense(labels[order][:, width : width + len(group)]))
+        groups.append(number_labels(labels[order][:, width : width + len(group)]))
         width += len(group)
     return order, Classes(strata=strata[order], coordinates=np.stack(groups, axis=1), counts=counts[order])
 
 
-def dense(labels: Int64s) -> Int64s:
+def number_labels(labels: Int64s) -> Int64s:
     """Number the combinations, in ascending order.
 
     >>> dense(np.array([[3, 1], [2, 9], [3, 1]])).tolist()
@@ -368,4 +368,4 @@ def dense(labels: Int64s) -> Int64s:
     if prod(sizes) > cells.MOST_CELLS:
         return np.unique(labels, axis=0, return_inverse=True)[1].ravel().astype(np.int64)
     packed, _ = cells.pack([(column - low).view(np.uint64) for column, low in zip(labels.T, least, strict=True)], sizes)
-    return sparse.ranks(packed.astype(np.uint64))[0].view(np.int64)
+    return sparse.rank_codes(packed.astype(np.uint64))[0].view(np.int64)

@@ -33,7 +33,7 @@ from safeswap.engines.base import (
 from safeswap.engines.identity import record_identity
 from safeswap.errors import InternalError
 from safeswap.model.key import Key
-from safeswap.model.microdata import Coded, Microdata, signed_zeros, without_signed_zero
+from safeswap.model.microdata import Coded, Microdata, drop_signed_zero, signed_zeros
 from safeswap.model.spec import Targeting
 
 _WHOLE_FILE = 100_000
@@ -101,7 +101,7 @@ class MemoryRecords:
             return np.zeros((0, 2), dtype=np.int64)
         if request.targeting is not None:
             weights = _weights(self.data, request.targeting)
-            rows = order.weighted(self.identity, request.draw_key, weights)
+            rows = order.draw_weighted(self.identity, request.draw_key, weights)
             found = _walk(self.data, request, rows)[0]
         else:
             rows, found = _walk_prefixes(self.data, request, self.identity)
@@ -293,7 +293,7 @@ def _decode(coded: Coded, codes: Int64s) -> pa.Array:
 def _occupied(codes: Sequence[Codes], sizes: Sequence[int]) -> tuple[Int64s, Counts]:
     """Return the occurring combinations of codes, a row each, sorted by the first column, and their counts."""
     if prod(sizes) <= cells.MOST_CELLS:
-        counted = cells.cell_counts(codes, sizes)
+        counted = cells.count_cells(codes, sizes)
         labels = np.unravel_index(counted.codes.astype(np.int64), tuple(sizes))
         return np.stack(labels, axis=1).astype(np.int64), counted.counts
     first, _, counts = _distinct(list(codes), list(sizes))
@@ -316,7 +316,7 @@ def _labels(
         columns, cardinalities = data.coded_columns(names)
         if place and not exact:
             zeros = (signed_zeros(data.coded(name).levels) for name in names)
-            columns = [without_signed_zero(*each) for each in zip(columns, zeros, strict=True)]
+            columns = [drop_signed_zero(*each) for each in zip(columns, zeros, strict=True)]
         if rows is not None:
             columns = [column[rows] for column in columns]
         label, size = cells.pack(columns, cardinalities) if names else (np.zeros(records, dtype=np.uint8), 1)
@@ -366,7 +366,7 @@ def _walk_prefixes(
         # Three standard deviations of headroom; a slightly long prefix costs little.
         likely = (needed + 3 * np.sqrt(needed) + 1000) * 1.01 / records
         share = 1.0 if records <= _WHOLE_FILE else float(min(1.0, max(1.5 * share, likely)))
-        rows = order.prefix(identity, request.draw_key, share)
+        rows = order.draw_prefix(identity, request.draw_key, share)
         found, looked_at = _walk(data, request, rows)
         if len(found) >= request.wanted or share >= 1.0:
             return rows, found
@@ -398,7 +398,7 @@ def _repair(data: Microdata, request: PairRequest, rows: Rows, found: Rows) -> R
     places = np.flatnonzero(rest)
     counts = _subtract_members(classes.counts, class_of[found[:kept].ravel()])
     moves = matching.largest_matching(classes.strata, classes.coordinates, counts).moves
-    dealt = places[pairing.deal(class_of[places].astype(np.uint32), moves, len(classes.counts))]
+    dealt = places[pairing.assign_moves(class_of[places].astype(np.uint32), moves, len(classes.counts))]
     first = np.argsort(dealt.max(axis=1), kind="stable")[: target - kept]
     repaired: Rows = np.concatenate([found[:kept], dealt[first]])
     return repaired

@@ -77,7 +77,7 @@ def count_words(entries, slots, names, counts, found, rest):  # type: ignore[no-
 
 
 @njit(cache=True, nogil=True)
-def enter(names, found, slots):  # type: ignore[no-untyped-def]
+def insert_cells(names, found, slots):  # type: ignore[no-untyped-def]
     """Enter the cells of a table into empty slots, more than the old ones."""
     mask = np.uint64(slots.size - 1)
     for j in range(found):
@@ -102,7 +102,7 @@ def spread(entries, shift, out):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def tally(counts, cells, stayed):  # type: ignore[no-untyped-def]
+def tally_cells(counts, cells, stayed):  # type: ignore[no-untyped-def]
     """Tally cells by their counts before and after, where both are small; return the positions of the others."""
     large = np.empty(counts.shape[0], np.int64)
     others = 0
@@ -118,7 +118,7 @@ def tally(counts, cells, stayed):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def mix(words, codes, table):  # type: ignore[no-untyped-def]
+def mix_codes(words, codes, table):  # type: ignore[no-untyped-def]
     """Add (XOR) to the words of each record those that the table has for its code."""
     for i in range(codes.size):
         words[i, 0] ^= table[codes[i], 0]
@@ -159,10 +159,10 @@ def _mix(words: Words, column: pa.Array, key: bytes) -> None:
         codes = column.indices
         if codes.null_count:
             codes = codes.cast(pa.int32()).fill_null(len(table) - 1)
-        mix(words, codes.to_numpy(zero_copy_only=False), table)
+        mix_codes(words, codes.to_numpy(zero_copy_only=False), table)
     elif column.type == pa.int8() and not column.null_count:
         table = _texts(pa.array(np.arange(256, dtype=np.uint8).view(np.int8)), key)
-        mix(words, column.to_numpy().view(np.uint8), table)
+        mix_codes(words, column.to_numpy().view(np.uint8), table)
     elif pa.types.is_dictionary(column.type):
         words ^= _texts(column.cast(column.type.value_type), key)
     else:
@@ -324,7 +324,7 @@ class _Table:
         self._names = np.concatenate([self._names, np.empty((grown - len(self._names), 2), dtype=np.uint64)])
         self._counts = np.concatenate([self._counts, np.empty((grown - len(self._counts), 3), dtype=np.int64)])
         self._slots = np.zeros(1 << (2 * grown - 1).bit_length(), dtype=np.int32)
-        enter(self._names, self._found, self._slots)
+        insert_cells(self._names, self._found, self._slots)
 
 
 class _Kinds:
@@ -336,7 +336,7 @@ class _Kinds:
         self._large: list[Counts] = []
 
     def add(self, counts: Counts) -> None:
-        large = counts[tally(counts, self._cells, self._stayed)]
+        large = counts[tally_cells(counts, self._cells, self._stayed)]
         self._large.append(np.column_stack([large, np.ones(len(large), dtype=np.int64)]))
         if sum(map(len, self._large)) > _HELD // 4:
             self._large = [_merge_rows(np.concatenate(self._large))]

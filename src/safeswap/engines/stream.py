@@ -14,9 +14,9 @@ import pyarrow as pa
 from safeswap.arrays import cells, keyed
 from safeswap.arrays.integer_codes import IntegerCodes
 from safeswap.arrays.types import UInt32s, Words
-from safeswap.engines.base import Classes, Constraint, dense
+from safeswap.engines.base import Classes, Constraint, number_labels
 from safeswap.engines.identity import column_blocks
-from safeswap.model.microdata import signed_zeros, without_signed_zero
+from safeswap.model.microdata import drop_signed_zero, signed_zeros
 from safeswap.model.schema import Schema
 
 # Known values of a column, each with its place, so that a batch costs no more than it holds: areas of a country are too
@@ -324,7 +324,7 @@ class RecordStream:
         merged = labels.copy()
         for place, name in enumerate(names):
             if place >= len(constraint.equal):
-                merged[:, place] = without_signed_zero(labels[:, place], self.signed_zeros(name))
+                merged[:, place] = drop_signed_zero(labels[:, place], self.signed_zeros(name))
         return merged
 
     def counts(self, names: Sequence[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -358,7 +358,7 @@ class Tally:
     def add(self, codes: Sequence[UInt32s], bounds: Sequence[int]) -> None:
         """Count records, given their codes in each column and exclusive upper bounds of these."""
         if prod(bounds) <= cells.MOST_CELLS:
-            counted = cells.cell_counts(codes, bounds)
+            counted = cells.count_cells(codes, bounds)
             columns = np.unravel_index(counted.codes.astype(np.int64), tuple(bounds))
             labels, counts = np.stack(columns, axis=1).astype(np.uint32), counted.counts
         else:
@@ -400,8 +400,8 @@ def _as_classes(labels: npt.NDArray[np.int64], counts: npt.NDArray[np.int64], co
     width = len(constraint.equal)
     groups = []
     for group in constraint.unequal:
-        groups.append(dense(labels[:, width : width + len(group)]))
+        groups.append(number_labels(labels[:, width : width + len(group)]))
         width += len(group)
     return Classes(
-        strata=dense(labels[:, : len(constraint.equal)]), coordinates=np.stack(groups, axis=1), counts=counts
+        strata=number_labels(labels[:, : len(constraint.equal)]), coordinates=np.stack(groups, axis=1), counts=counts
     )

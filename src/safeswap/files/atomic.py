@@ -3,7 +3,7 @@
 Output goes to a hidden neighbour of the target first (same directory, hence same file system), readable by its owner
 only, is synced to disk, and is renamed in one step at the end. An error, a full disk or an interrupt before that step
 leaves the target as it was and removes the neighbour. Files left by a killed process are removed by the next write to
-that directory (:func:`sweep`).
+that directory (:func:`remove_leftovers`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from safeswap.errors import OutputError, SafeswapError
-from safeswap.model.checked import checked
+from safeswap.model.checked import check_types
 
 # Stale files. Each writer has its own hidden prefix beside the target, ``.safeswap-<16 hexadecimal digits>``, for the
 # names of all its files, and holds a lock on one of them, ``….lock``, as long as it lives. The operating system
@@ -44,7 +44,7 @@ _LONGEST = 4096
 def claim_prefix(target: Path) -> Iterator[Path]:
     """Claim a hidden prefix beside ``target`` for the names of this run's files.
 
-    The caller removes files with this prefix; if the caller is killed, :func:`sweep` does.
+    The caller removes files with this prefix; if the caller is killed, :func:`remove_leftovers` does.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -79,7 +79,7 @@ def claim_prefix(target: Path) -> Iterator[Path]:
 def working_directory() -> Iterator[Path]:
     """Provide a private temporary directory; removed at the end, or by the next call if the process is killed."""
     place = Path(tempfile.gettempdir()) / "safeswap"
-    sweep(place.parent)
+    remove_leftovers(place.parent)
     with claim_prefix(place) as own:
         work = own.with_name(f"{own.name}.work")
         work.mkdir(mode=0o700)
@@ -89,7 +89,7 @@ def working_directory() -> Iterator[Path]:
             shutil.rmtree(work, ignore_errors=True)
 
 
-def sweep(folder: Path) -> None:
+def remove_leftovers(folder: Path) -> None:
     """Remove the files that dead runs left in a directory. Failures are ignored."""
     if os.name == "nt" or not _boot_id():
         return
@@ -164,7 +164,7 @@ _FULL = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
 _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
 
 
-@checked
+@check_types
 @contextmanager
 def atomic_write(path: str | os.PathLike[str], *, force: bool = False, mode: int = PRIVATE_FILE) -> Iterator[Path]:
     """Provide a temporary path to write to, and move it to ``path`` when the block ends without an error.
@@ -195,7 +195,7 @@ def atomic_write(path: str | os.PathLike[str], *, force: bool = False, mode: int
             part.unlink(missing_ok=True)
 
 
-@checked
+@check_types
 @contextmanager
 def atomic_directory(
     path: str | os.PathLike[str], *, force: bool = False, marker: str | None = None, mode: int = PRIVATE_DIRECTORY
@@ -240,7 +240,7 @@ def _check_target(
             hint="make the directory first",
             file=str(target),
         )
-    sweep(target.parent)  # first: it may restore a directory's name
+    remove_leftovers(target.parent)  # first: it may restore a directory's name
     _refuse_existing(target, force=force, marker=marker, directory=directory)
     return target
 

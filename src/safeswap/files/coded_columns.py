@@ -22,7 +22,7 @@ _BATCH = 1 << 18
 _COMPARED = 1 << 16  # expected and actual values stay in the cache
 
 
-def coded_columns(files: ParquetFiles, names: Sequence[str]) -> dict[str, Coded]:
+def code_columns(files: ParquetFiles, names: Sequence[str]) -> dict[str, Coded]:
     """Return the columns coded as :func:`safeswap.model.microdata.code_column` would, several at a time.
 
     The order of the levels may differ.
@@ -36,10 +36,10 @@ def coded_columns(files: ParquetFiles, names: Sequence[str]) -> dict[str, Coded]
     (['f', 'm'], [0, 1, 0])
     """
     with ThreadPoolExecutor(pa.cpu_count()) as threads:
-        return dict(zip(names, threads.map(lambda name: coded_column(files, name), names), strict=True))
+        return dict(zip(names, threads.map(lambda name: code_file_column(files, name), names), strict=True))
 
 
-def coded_column(files: ParquetFiles, name: str, *, known: pa.Array | None = None) -> Coded:
+def code_file_column(files: ParquetFiles, name: str, *, known: pa.Array | None = None) -> Coded:
     """Return one column, coded batch by batch; one that cannot be coded this way is read as a whole instead.
 
     ``known`` levels come first, in the given order, so that columns of two files are coded alike.
@@ -55,7 +55,7 @@ def coded_column(files: ParquetFiles, name: str, *, known: pa.Array | None = Non
     return code_column(files.table([name]).column(0))
 
 
-def holds(files: ParquetFiles, name: str, coded: Coded) -> bool:
+def equals_codes(files: ParquetFiles, name: str, coded: Coded) -> bool:
     """Return whether a column of whole numbers, as read from the files, equals these codes; False for other columns.
 
     The values themselves are compared, with NumPy alone: far less work than coding them again.
@@ -134,7 +134,7 @@ class _Growing:
         return self.array[start : start + records]
 
 
-def side_by_side(first: ParquetFiles, second: ParquetFiles, name: str) -> Iterator[tuple[int, pa.Array, pa.Array]]:
+def iter_aligned(first: ParquetFiles, second: ParquetFiles, name: str) -> Iterator[tuple[int, pa.Array, pa.Array]]:
     """Yield the same records of two files in stretches, whatever the batches of each file."""
     theirs = second.batches([name], rows=_BATCH)
     held, begins = None, 0

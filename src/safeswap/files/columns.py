@@ -7,14 +7,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from safeswap.errors import InputError, OutputError
-from safeswap.model.microdata import code_column, unify_dictionaries, with_one_dictionary
-from safeswap.model.text import several
+from safeswap.model.microdata import code_column, share_dictionary, unify_dictionaries
+from safeswap.model.text import plural
 
 _MANY_RECORDS = 1_000_000
 _RUN = 1 << 16
 
 
-def settled(table: pa.Table, *, file: str = "") -> pa.Table:
+def normalise_table(table: pa.Table, *, file: str = "") -> pa.Table:
     """Return the table with distinct names, flat columns, valid text, and no metadata.
 
     Types that few functions of Arrow support (views, run-end encoding, extensions) become their plain counterparts; the
@@ -28,7 +28,7 @@ def settled(table: pa.Table, *, file: str = "") -> pa.Table:
     columns = []
     for name, column in zip(table.column_names, table.columns, strict=True):
         plain = _as_plain(_unwrap_extension(column), name, file)
-        columns.append(with_one_dictionary(plain))
+        columns.append(share_dictionary(plain))
     fields = [pa.field(name, column.type) for name, column in zip(table.column_names, columns, strict=True)]
     return pa.table(columns, schema=pa.schema(fields))
 
@@ -143,7 +143,7 @@ def refuse_nul(table: pa.Table) -> None:
         number = sum(pc.sum(pc.match_substring(chunk, "\0")).as_py() or 0 for chunk in chunks)
         if number:
             raise OutputError(
-                f"column {name!r} holds NUL characters in {several(number, 'text')}",
+                f"column {name!r} holds NUL characters in {plural(number, 'text')}",
                 code="not-representable",
                 hint="remove them before masking, or write Parquet",
                 column=name,
@@ -165,7 +165,7 @@ def distinct_count(column: pa.ChunkedArray) -> int:
     return pl.Series(column).n_unique() - bool(column.null_count)
 
 
-def without_unused_levels(table: pa.Table) -> pa.Table:
+def drop_unused_levels(table: pa.Table) -> pa.Table:
     """Drop dictionary entries that do not occur; keep the values and the order of the other entries.
 
     A dictionary can list categories that no record has (any more): they would reveal what was removed.

@@ -18,10 +18,10 @@ from safeswap.arrays.hiding import hide_levels
 from safeswap.errors import SpecError
 from safeswap.files.columns import distinct_count
 from safeswap.files.infer import MISSING_MARKS
-from safeswap.model.checked import checked
+from safeswap.model.checked import check_types
 from safeswap.model.microdata import Coded, Microdata
 from safeswap.model.schema import Attribute, Kind, level_texts
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 _LONGEST_TEXT = 40
 _LEVELS_IN_A_LINE = 8
@@ -102,8 +102,8 @@ class CellSummary:
             for count, number in enumerate(self.small, start=1)
         )
         return (
-            f"{several(len(self.attributes), 'categorical attribute forms', 'categorical attributes form')} "
-            f"{several(self.possible, 'cell')}; {self.occupied:,} {'is' if self.occupied == 1 else 'are'} occupied"
+            f"{plural(len(self.attributes), 'categorical attribute forms', 'categorical attributes form')} "
+            f"{plural(self.possible, 'cell')}; {self.occupied:,} {'is' if self.occupied == 1 else 'are'} occupied"
             f"{f', of which {small}' if small else ''}."
         )
 
@@ -122,7 +122,7 @@ class Description:
     cells: CellSummary
     warnings: tuple[str, ...]
 
-    @checked
+    @check_types
     def __getitem__(self, name: str) -> AttributeSummary:
         for attribute in self.attributes:
             if attribute.name == name:
@@ -166,8 +166,7 @@ class Description:
         if more := len(attribute.levels) - len(frequent):
             frequent.append(f"and {more:,} more")
         if attribute.levels_below:
-            plural = "s" if attribute.levels_below > 1 else ""
-            frequent.append(f"{attribute.levels_below:,} level{plural} <{self.tolerance}")
+            frequent.append(f"{plural(attribute.levels_below, 'level')} <{self.tolerance}")
         return ", ".join(frequent)
 
     def __repr__(self) -> str:
@@ -178,7 +177,7 @@ class Description:
             "  ".join([row[0].ljust(widths[0]), row[1].ljust(widths[1]), *map(str.rjust, row[2:4], widths[2:]), row[4]])
             for row in rows
         ]
-        size = f"{several(self.records, 'record')}, {several(len(self.attributes), 'attribute')}"
+        size = f"{plural(self.records, 'record')}, {plural(len(self.attributes), 'attribute')}"
         title = f"{escape_text(self.name) or 'data'}: {size}"
         return "\n".join([title, *map(str.rstrip, lines), self.cells.sentence, *(f"! {w}" for w in self.warnings)])
 
@@ -189,7 +188,7 @@ class Description:
             for row in self.rows()
         )
         warnings = "".join(f"<li>{escape(w)}</li>" for w in self.warnings)
-        title = f"{escape(escape_text(self.name)) or 'data'}: {several(self.records, 'record')}"
+        title = f"{escape(escape_text(self.name)) or 'data'}: {plural(self.records, 'record')}"
         return (
             f"<p><b>{title}</b></p><table><tr>{head}</tr>{body}</table>"
             f"<p>{escape(self.cells.sentence)}</p><ul>{warnings}</ul>"
@@ -400,9 +399,9 @@ def cell_sizes(columns: Sequence[npt.NDArray[Any]], cardinalities: Sequence[int]
     [1, 2]
     """
     if columns[0].size > _MANY_RECORDS:
-        from safeswap.arrays.cells import cell_counts
+        from safeswap.arrays.cells import count_cells
 
-        return cell_counts(columns, cardinalities).counts
+        return count_cells(columns, cardinalities).counts
     codes = np.zeros(columns[0].size, dtype=np.int64)
     span = 1
     for column, cardinality in zip(columns, cardinalities, strict=True):

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, NoReturn
 
 from safeswap.errors import InputError, SpecError
 from safeswap.files.formats import GZIP
-from safeswap.files.sources import Limits, corrupt, format_of, unreadable
+from safeswap.files.sources import Limits, corrupt_error, format_of, unreadable_error
 
 _CHUNK = 8 * 2**20
 
@@ -129,11 +129,11 @@ def _decompress(path: Path, limits: Limits) -> bytes:
                     inflate = zlib.decompressobj(wbits=31)
                 pending = pending or file.read(_CHUNK)
             if not inflate.eof:
-                raise corrupt(path, GZIP)
+                raise corrupt_error(path, GZIP)
     except zlib.error:
-        raise corrupt(path, GZIP) from None
+        raise corrupt_error(path, GZIP) from None
     except OSError as error:
-        raise unreadable(path, error) from None
+        raise unreadable_error(path, error) from None
     return b"".join(parts)
 
 

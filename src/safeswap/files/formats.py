@@ -203,7 +203,7 @@ UNSUPPORTED: tuple[tuple[bytes, str], ...] = (
 """Files that are recognised in order to be refused."""
 
 
-def writable() -> dict[str, Format]:
+def list_writable() -> dict[str, Format]:
     """Return the suffixes that can be written, and the format of each.
 
     >>> list(writable())
@@ -212,7 +212,7 @@ def writable() -> dict[str, Format]:
     return {suffix: each for each in FORMATS for suffix in each.written}
 
 
-def releasable() -> tuple[str, ...]:
+def list_releasable() -> tuple[str, ...]:
     """Return the names of the formats that a public bundle may have.
 
     >>> releasable()

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from safeswap.arrays.types import Rows
 from safeswap.errors import InputError, SpecError
-from safeswap.files.columns import settled
+from safeswap.files.columns import normalise_table
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 
@@ -215,10 +215,10 @@ def from_frame(source: Any) -> pa.Table:
     {'a': [1, 2]}
     """
     native = _unwrap(source)
-    return native_of(native).to_arrow(native)
+    return find_handler(native).to_arrow(native)
 
 
-def native_of(frame: Any) -> Native:
+def find_handler(frame: Any) -> Native:
     """Return the handler of this type of dataframe.
 
     >>> native_of(pa.table({"a": [1]})).name
@@ -255,7 +255,7 @@ def to_frame(data: Masked | Microdata, *, like: Any = None) -> Any:
         return wanted.from_arrow(after.table)
     own = _unwrap(origin)
     taken = _source_rows(data, len(after)) if isinstance(data, Masked) else {}
-    before = data.original.table if isinstance(data, Masked) else settled(from_frame(origin))
+    before = data.original.table if isinstance(data, Masked) else normalise_table(from_frame(origin))
     replaced = {
         position: after.table.column(position)
         for position, name in enumerate(after.attributes)
@@ -265,7 +265,7 @@ def to_frame(data: Masked | Microdata, *, like: Any = None) -> Any:
     return _rewrap(wanted.changed(own, positions, replaced), origin)
 
 
-def beside(table: pa.Table, data: Microdata) -> Any:
+def to_frame_like(table: pa.Table, data: Microdata) -> Any:
     """Return a table of one row per record as a dataframe of the caller's type, with the caller's index.
 
     >>> import pandas
@@ -285,9 +285,9 @@ def beside(table: pa.Table, data: Microdata) -> Any:
 
 def _choose_native(like: Any, origin: Any) -> Native:
     if like is None:
-        return NATIVE["arrow"] if origin is None else native_of(_unwrap(origin))
+        return NATIVE["arrow"] if origin is None else find_handler(_unwrap(origin))
     if not isinstance(like, str):
-        return native_of(_unwrap(like))
+        return find_handler(_unwrap(like))
     if like not in NATIVE or like == "other":
         raise SpecError(
             "there is no dataframe type of that name", code="unknown-frame", hint='use "pandas", "polars" or "arrow"'

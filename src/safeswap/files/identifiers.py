@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from safeswap.errors import InputError
 from safeswap.files.columns import distinct_count
 from safeswap.model.microdata import code_column
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 _SHOWN = 10
 
@@ -37,11 +37,11 @@ def check_identifier(
     safeswap.errors.InputError: 2 records share their identifier 'id' with another, the first in records 1, 3
     """
     where = {"file": file} if file else {}
-    absent = missing_positions(column, missing)
+    absent = find_missing(column, missing)
     if absent.size:
         raise InputError(
-            f"{several(absent.size, 'record has', 'records have')} no identifier {name!r}, "
-            f"the first in {positions_told(absent, lines)}",
+            f"{plural(absent.size, 'record has', 'records have')} no identifier {name!r}, "
+            f"the first in {describe_positions(absent, lines)}",
             code="missing-identifier",
             hint="give every record an identifier, or name no identifier column",
             column=name,
@@ -55,8 +55,8 @@ def check_identifier(
     shared = np.flatnonzero(counts[codes] > 1)
     first = np.flatnonzero(codes == codes[shared[0]])
     raise InputError(
-        f"{several(shared.size, 'record shares its', 'records share their')} identifier {name!r} with another, "
-        f"the first in {positions_told(first, lines)}",
+        f"{plural(shared.size, 'record shares its', 'records share their')} identifier {name!r} with another, "
+        f"the first in {describe_positions(first, lines)}",
         code="duplicate-identifier",
         hint="an identifier must be unique; name another column, or none to know records by their position",
         column=name,
@@ -65,7 +65,7 @@ def check_identifier(
     )
 
 
-def missing_positions(column: pa.ChunkedArray, codes: Sequence[str] = ()) -> Any:
+def find_missing(column: pa.ChunkedArray, codes: Sequence[str] = ()) -> Any:
     """Return the positions of records without an identifier: null, NaN, empty, or a stated missing code."""
     absent = pc.is_null(column, nan_is_null=True)
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
@@ -117,7 +117,7 @@ def positions_of(positions: Any, lines: Lines | None) -> dict[str, list[int]]:
     return {**found, "lines": lines(shown)} if lines else found
 
 
-def positions_told(positions: Any, lines: Lines | None) -> str:
+def describe_positions(positions: Any, lines: Lines | None) -> str:
     """Return the first few positions in words."""
     found = positions_of(positions, lines)
     numbers = ", ".join(f"{n:,}" for n in found.get("lines", found["records"]))

@@ -34,13 +34,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from safeswap.errors import InputError, SpecError
-from safeswap.files.identifiers import Lines, is_unique, missing_positions, positions_of, positions_told
+from safeswap.files.identifiers import Lines, describe_positions, find_missing, is_unique, positions_of
 from safeswap.files.numbering import counts_records, numbers_households, numbers_persons
-from safeswap.model.checked import checked
+from safeswap.model.checked import check_types
 from safeswap.model.dates import is_date_format
 from safeswap.model.microdata import Coded, Microdata, code_column
 from safeswap.model.schema import Attribute, Kind, Schema, level_texts
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 if TYPE_CHECKING:
     from safeswap.files.parquet import ParquetFiles
@@ -194,7 +194,7 @@ def _is_identifier(name: str, column: pa.ChunkedArray, sample: pa.ChunkedArray) 
     )
     if not named or not is_unique(sample):
         return False
-    return not missing_positions(column).size and is_unique(column)
+    return not find_missing(column).size and is_unique(column)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -385,9 +385,9 @@ def check_levels(data: Microdata, *, file: str = "", lines: Lines | None = None)
         strangers = np.flatnonzero(unlisted[coded.codes])
         if strangers.size:
             raise InputError(
-                f"{several(strangers.size, 'record has', 'records have')} a value of {attribute.name!r} that is not "
+                f"{plural(strangers.size, 'record has', 'records have')} a value of {attribute.name!r} that is not "
                 "among its levels, "
-                f"the first in {positions_told(strangers, lines)}",
+                f"the first in {describe_positions(strangers, lines)}",
                 code="unlisted-level",
                 hint="add the level to the schema, or correct the data",
                 column=attribute.name,
@@ -396,8 +396,8 @@ def check_levels(data: Microdata, *, file: str = "", lines: Lines | None = None)
             )
 
 
-@checked
-def described_files(
+@check_types
+def resolve_file_schema(
     files: ParquetFiles,
     *,
     schema: Schema | str | Path | None = None,
@@ -407,12 +407,12 @@ def described_files(
     name: str | None = None,
 ) -> Schema:
     """Return the schema that :func:`safeswap.files.read.read` would find; guesses are based on a sample."""
-    from safeswap.files.columns import settled
+    from safeswap.files.columns import normalise_table
     from safeswap.files.schema_file import read_schema
 
     known = read_schema(schema) if isinstance(schema, str | Path) else schema
     return resolve_schema(
-        settled(_sample_files(files), file=str(files.root)),
+        normalise_table(_sample_files(files), file=str(files.root)),
         schema=known,
         stated={},
         identifier=identifier,

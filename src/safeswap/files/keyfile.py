@@ -14,7 +14,7 @@ from pathlib import Path
 
 from safeswap.errors import InputError, SpecError
 from safeswap.files.atomic import PRIVATE_FILE, atomic_write
-from safeswap.files.sources import unreadable
+from safeswap.files.sources import unreadable_error
 from safeswap.model.key import KEY_BYTES, Key
 
 PREFIX = "safeswap-key-1:"
@@ -98,7 +98,7 @@ def _private_text(file: Path) -> str:
             file=str(file),
         ) from None
     except (OSError, ValueError) as error:
-        raise unreadable(file, error) from None
+        raise unreadable_error(file, error) from None
     try:
         facts = os.fstat(descriptor)
         if not stat.S_ISREG(facts.st_mode):
@@ -111,7 +111,7 @@ def _private_text(file: Path) -> str:
         _refuse_shared(file, facts)
         return os.read(descriptor, _LARGEST + 1).decode("ascii", errors="replace")
     except OSError as error:
-        raise unreadable(file, error) from None
+        raise unreadable_error(file, error) from None
     finally:
         os.close(descriptor)
 

@@ -23,13 +23,13 @@ import pyarrow.compute as pc
 from safeswap.errors import InputError, OutputError
 from safeswap.files.atomic import PRIVATE_FILE, atomic_write
 from safeswap.files.columns import refuse_nul
-from safeswap.files.formats import Format, Package, writable
-from safeswap.files.sources import Limits, corrupt
+from safeswap.files.formats import Format, Package, list_writable
+from safeswap.files.sources import Limits, corrupt_error
 from safeswap.files.write import Writable, as_table
 from safeswap.model.dates import Clock, Program, clock_for, clock_of, is_date_format
 from safeswap.model.microdata import Microdata, code_column
 from safeswap.model.schema import Attribute, Kind, Schema, level_texts
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 _MEASURES = {"nominal": Kind.NOMINAL, "ordinal": Kind.ORDINAL, "scale": Kind.NUMERIC}
 
@@ -103,7 +103,7 @@ def _read(reader: Callable[..., Any], path: Path, found: Format, **options: Any)
             file=str(path),
         ) from None
     except (pyreadstat.ReadstatError, pyreadstat.PyreadstatError, OSError, ValueError, OverflowError, MemoryError):
-        raise corrupt(path, found) from None
+        raise corrupt_error(path, found) from None
     return values, facts
 
 
@@ -195,8 +195,8 @@ def _sort_levels(column: pa.ChunkedArray, missing: Iterable[str]) -> tuple[str, 
 # Writing. What these formats cannot represent is refused before anything is written, never altered: a whole number
 # above 2**53 (they have floating point or 32 bits only), an invalid name, a text or label that is too long, a text with
 # trailing spaces in SPSS, which would drop them. Dates and times are written as such, in their display format or the
-# usual one. One loss is inherent: neither format distinguishes a missing text from an empty one. :func:`not_kept` lists
-# the others: display formats of another program without a counterpart, labels of fractions and of texts in Stata.
+# usual one. One loss is inherent: neither format distinguishes a missing text from an empty one. The others are listed
+# by :func:`list_losses`: display formats of another program without a counterpart, labels of fractions and of texts in Stata.
 
 _TAG = re.compile(r"\.[a-z]", re.ASCII)
 _LARGEST_EXACT = 2**53
@@ -305,7 +305,7 @@ def write_sav(
         )
 
 
-def not_kept(data: Writable, suffix: str, *, schema: Schema | None = None) -> tuple[str, ...]:
+def list_losses(data: Writable, suffix: str, *, schema: Schema | None = None) -> tuple[str, ...]:
     """List what a file with this suffix would lose of the description of the data, a sentence each.
 
     Anything that would alter a value or truncate a label is refused instead. Plain formats of numbers and dates have
@@ -316,11 +316,11 @@ def not_kept(data: Writable, suffix: str, *, schema: Schema | None = None) -> tu
     ('pay: the display format DOLLAR8.2 becomes %8.2f',)
     """
     schema, table = schema or _schema_of(data), as_table(data)
-    written = writable().get(suffix.lower())
+    written = list_writable().get(suffix.lower())
     if written is None or written.package is None:
         shown = sum(bool(a.display) and not _TEXT_FORMAT.fullmatch(a.display) for a in schema.attributes)
         lost = ["the label of the file"] if schema.label else []
-        return (*lost, f"the display formats of {several(shown, 'column')}") if shown else tuple(lost)
+        return (*lost, f"the display formats of {plural(shown, 'column')}") if shown else tuple(lost)
     return tuple(
         f"{a.name}: {what}"
         for a in schema.attributes
@@ -342,7 +342,7 @@ def _list_losses(attribute: Attribute, kind: pa.DataType, program: Program) -> I
     labels = _encode_dates(attribute, kind, program).labels.keys() - set(tags)
     lost = sum((_is_text(kind) and not tags) or not _is_whole(text) for text in labels)
     if lost:
-        yield f"the labels of {several(lost, 'value')}: Stata has them for whole numbers only"
+        yield f"the labels of {plural(lost, 'value')}: Stata has them for whole numbers only"
 
 
 def _is_whole(text: str) -> bool:
@@ -447,7 +447,7 @@ def _refuse_trailing_blanks(column: pa.ChunkedArray, name: str) -> None:
     number = pc.sum(pc.ends_with(column, " ")).as_py() or 0
     if number:
         raise OutputError(
-            f"column {name!r} has spaces at the end of {several(number, 'text')}, which SPSS would drop",
+            f"column {name!r} has spaces at the end of {plural(number, 'text')}, which SPSS would drop",
             code="trailing-blanks",
             hint="strip the texts before masking, or write Stata, CSV or Parquet",
             column=name,

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from safeswap.errors import InputError, UnsafeRelease
-from safeswap.files.formats import releasable
+from safeswap.files.formats import list_releasable
 
 MANIFEST = "manifest.json"
 MANIFEST_FORMAT = "safeswap-bundle-1"
-DATA_FORMATS = releasable()
+DATA_FORMATS = list_releasable()
 DOCUMENTS = ("dictionary.json", "dictionary.csv", "report.html")
 
 _MOST_BYTES = 1 << 20
@@ -47,9 +47,9 @@ class Manifest:
             files = {name: (int(f["bytes"]), str(f["sha256"])) for name, f in content["files"].items()}
             manifest = cls(data_format=str(content["data_format"]), facts=dict(content["facts"]), files=files)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            raise damaged("it is not a manifest", file=MANIFEST) from None
+            raise damaged_error("it is not a manifest", file=MANIFEST) from None
         if manifest.to_bytes() != data:
-            raise damaged("its own sum does not fit", file=MANIFEST)
+            raise damaged_error("its own sum does not fit", file=MANIFEST)
         return manifest
 
 
@@ -92,10 +92,10 @@ def read_manifest(directory: Path) -> Manifest:
             file=str(directory),
         )
     if path.stat().st_size > _MOST_BYTES:
-        raise damaged("it is far too large", file=MANIFEST)
+        raise damaged_error("it is far too large", file=MANIFEST)
     manifest = Manifest.from_bytes(path.read_bytes())
     if manifest.data_format not in DATA_FORMATS:
-        raise damaged("it names an unknown format", file=MANIFEST)
+        raise damaged_error("it names an unknown format", file=MANIFEST)
     return manifest
 
 
@@ -103,7 +103,7 @@ def check_files(directory: Path, manifest: Manifest) -> None:
     """Refuse a bundle with a missing, changed or extra file."""
     allowed = allowed_files(manifest.data_format)
     if set(manifest.files) | {MANIFEST} != allowed:
-        raise damaged("it does not list the files of a bundle", file=MANIFEST)
+        raise damaged_error("it does not list the files of a bundle", file=MANIFEST)
     present = {path.name for path in directory.iterdir()}
     for name in sorted(present - allowed):
         raise UnsafeRelease(
@@ -115,12 +115,12 @@ def check_files(directory: Path, manifest: Manifest) -> None:
     for name, expected in sorted(manifest.files.items()):
         path = directory / name
         if name not in present or path.is_symlink() or not path.is_file():
-            raise damaged("it is missing", file=name)
+            raise damaged_error("it is missing", file=name)
         if sum_file(path) != expected:
-            raise damaged("it is not what was released", file=name)
+            raise damaged_error("it is not what was released", file=name)
 
 
-def damaged(what: str, *, file: str) -> UnsafeRelease:
+def damaged_error(what: str, *, file: str) -> UnsafeRelease:
     """Return the error for a damaged or altered bundle."""
     return UnsafeRelease(
         f"{file} of the bundle is damaged or was changed: {what}",

@@ -74,7 +74,7 @@ def agreement(group: Coded, value: Coded) -> Agreement:
     return Agreement(pairs=len(codes) - present, agreeing=agreeing, chance=min(chance, 1.0))
 
 
-def follows(group: Coded, value: Coded, *, kappa: float) -> bool:
+def is_determined(group: Coded, value: Coded, *, kappa: float) -> bool:
     """Return whether a column follows from another."""
     return agreement(group, value).kappa >= kappa
 
@@ -192,7 +192,7 @@ def numbers_households(coded: Coded, others: Mapping[str, Coded], *, scale: floa
         return False
     needed = 1 if _are_adjacent(coded) else 2
     for other in list(others.values())[:_MOST_COLUMNS]:
-        if follows(coded, other, kappa=CONSTANT) and not _is_step_of(numbers, coded, other):
+        if is_determined(coded, other, kappa=CONSTANT) and not _is_step_of(numbers, coded, other):
             needed -= 1
             if not needed:
                 return True

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from safeswap.errors import InputError
-from safeswap.files.columns import settled
+from safeswap.files.columns import normalise_table
 from safeswap.files.formats import ARROW, PARQUET, Format
 from safeswap.files.parquet_pages import WIDTH, check_pages
-from safeswap.files.sources import DEFAULT_LIMITS, Limits, corrupt, existing_file, format_of, unreadable
+from safeswap.files.sources import DEFAULT_LIMITS, Limits, corrupt_error, existing_file, format_of, unreadable_error
 from safeswap.files.splice import footer_bytes
 
 _PLAIN_TEXT_BYTES = 4  # a plain text takes at least its four-byte length; less means a dictionary
@@ -47,7 +47,7 @@ def read_parquet(path: Path, *, limits: Limits) -> pa.Table:
         check_pages(path, footer, limits=limits, dictionaries=frozenset(dictionaries))
         return _decode(path, footer.schema.to_arrow_schema().names, sorted(dictionaries))
     except (pa.ArrowException, OSError, ValueError):
-        raise corrupt(path, PARQUET) from None
+        raise corrupt_error(path, PARQUET) from None
 
 
 def _decode(path: Path, names: list[str], dictionaries: list[str]) -> pa.Table:
@@ -137,7 +137,7 @@ def read_arrow(path: Path, *, found: Format, limits: Limits) -> pa.Table:
                 batches.append(batch)
             return pa.Table.from_batches(batches, schema=reader.schema)
     except (pa.ArrowException, OSError, ValueError):
-        raise corrupt(path, found) from None
+        raise corrupt_error(path, found) from None
 
 
 def _iter_batches(reader: Any, found: Format) -> Any:
@@ -186,7 +186,7 @@ class ParquetFiles:
         """Return some columns of all records in memory; dictionary-encoded text stays so, with short codes."""
         with ThreadPoolExecutor(pa.cpu_count()) as threads:
             columns = dict(zip(names, threads.map(self._column, names), strict=True))
-        return settled(pa.table(columns), file=str(self.root)) if columns else pa.table({})
+        return normalise_table(pa.table(columns), file=str(self.root)) if columns else pa.table({})
 
     def batches(self, names: Sequence[str], *, rows: int = BATCH) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield some columns in batches, each with the number of its first record."""
@@ -277,7 +277,7 @@ def open_parquet(source: str | Path, *, limits: Limits = DEFAULT_LIMITS, is_own:
                 hint="a directory must hold files with the same columns in the same order and of the same types",
                 file=str(part.path),
             )
-    settled(schema.empty_table(), file=str(root))  # refuses unusable names and types
+    normalise_table(schema.empty_table(), file=str(root))  # refuses unusable names and types
     files = ParquetFiles(
         root=root,
         parts=tuple(part for part, _, _ in opened),
@@ -359,6 +359,6 @@ class _translate_errors:  # noqa: N801  (used as a statement)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if isinstance(error, FileNotFoundError | PermissionError):
-            raise unreadable(self.path, error) from None
+            raise unreadable_error(self.path, error) from None
         if isinstance(error, pa.ArrowException | OSError | ValueError):
-            raise corrupt(self.path, PARQUET) from None
+            raise corrupt_error(self.path, PARQUET) from None

@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from safeswap.errors import InputError, SpecError
-from safeswap.files.columns import settled
+from safeswap.files.columns import normalise_table
 from safeswap.files.formats import Loaded, TextOptions
 from safeswap.files.identifiers import check_identifier
 from safeswap.files.infer import check_levels, resolve_schema
 from safeswap.files.schema_file import read_schema
 from safeswap.files.sources import DEFAULT_LIMITS, Limits, existing_file, format_of
-from safeswap.model.checked import checked
+from safeswap.model.checked import check_types
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind, Schema
 
 
-@checked
+@check_types
 def read(
     source: Any,
     *,
@@ -60,7 +60,7 @@ def read(
     else:
         loaded = _load(path, limits, TextOptions(delimiter=delimiter, quote=quote, encoding=encoding))
         file, stem = str(path), path.name.split(".", 1)[0] or path.name
-    table = settled(loaded.table, file=file)
+    table = normalise_table(loaded.table, file=file)
     if table.num_rows == 0:
         raise InputError("there are no records", code="no-records", hint="give data too", file=file)
     limits.check(file=file, records=table.num_rows)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from safeswap.files.formats import PARQUET
 from safeswap.files.parquet import ParquetFiles, Part, part_batches
-from safeswap.files.sources import corrupt
+from safeswap.files.sources import corrupt_error
 from safeswap.files.splice import CannotSplice, same_chunks, splice
 
 _CODECS = {"UNCOMPRESSED": "none", "SNAPPY": "snappy", "GZIP": "gzip", "BROTLI": "brotli", "ZSTD": "zstd", "LZ4": "lz4"}
@@ -65,7 +65,7 @@ def rewrite(
     return tuple(written)
 
 
-def unchanged(files: ParquetFiles, written: Sequence[Written], names: Sequence[str]) -> list[str]:
+def find_changed(files: ParquetFiles, written: Sequence[Written], names: Sequence[str]) -> list[str]:
     """Return the columns among ``names`` that, read back from the written files, differ from the source."""
     wrong: list[str] = []
     for each in written:
@@ -114,7 +114,7 @@ def _splice(part: Part, fresh: Path, path: Path, names: Sequence[str]) -> bool:
     except CannotSplice:
         return False
     except ValueError:
-        raise corrupt(part.path, PARQUET) from None
+        raise corrupt_error(part.path, PARQUET) from None
     return True
 
 
@@ -151,12 +151,12 @@ def _as_type(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 
 
 def _same_values(files: ParquetFiles, each: Written, name: str) -> bool:
-    from safeswap.model.columns import aligned_columns, different
+    from safeswap.model.columns import aligned_columns, flag_changes
 
     other = Part(path=each.path, groups=each.part.groups, stamp=each.part.stamp)
     before, after = (_iter_arrays(part, name) for part in (each.part, other))
     for first, second in zip(before, after, strict=True):
-        if len(first) != len(second) or different(*aligned_columns(first, second)).any():
+        if len(first) != len(second) or flag_changes(*aligned_columns(first, second)).any():
             return False
     return True
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from safeswap.errors import InputError, SpecError
 from safeswap.files.atomic import PRIVATE_FILE, atomic_write
-from safeswap.files.sources import existing_file, unreadable
+from safeswap.files.sources import existing_file, unreadable_error
 from safeswap.model.schema import Attribute, Schema
 
 FORMAT = "safeswap-schema-1"
@@ -100,7 +100,7 @@ def _read_text(file: Path) -> str:
     except UnicodeDecodeError:
         raise _schema_error(file, "the file is not UTF-8 text", line=1) from None
     except OSError as error:
-        raise unreadable(file, error) from None
+        raise unreadable_error(file, error) from None
 
 
 def _toml_error(file: Path, message: str) -> InputError:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from safeswap.errors import InputError
 from safeswap.files import formats
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,9 +45,9 @@ class Limits:
 
 def _limit_error(file: str, found: int, limit: int, what: str) -> InputError:
     words = {
-        "columns": f"the file has {several(found, 'column')}; the limit is {limit:,}",
-        "records": f"the file holds {several(found, 'record')}; the limit is {limit:,}",
-        "decoded_bytes": f"the file would take {several(found, 'byte')} of memory or more; the limit is {limit:,}",
+        "columns": f"the file has {plural(found, 'column')}; the limit is {limit:,}",
+        "records": f"the file holds {plural(found, 'record')}; the limit is {limit:,}",
+        "decoded_bytes": f"the file would take {plural(found, 'byte')} of memory or more; the limit is {limit:,}",
     }
     code = {"columns": "too-many-columns", "records": "too-many-records", "decoded_bytes": "too-large"}
     return InputError(
@@ -82,7 +82,7 @@ def existing_file(path: str | bytes | os.PathLike[str]) -> Path:
             f"there is no file {found.name!r}", code="missing-file", hint="check the path", file=str(found)
         ) from None
     except (OSError, ValueError) as error:
-        raise unreadable(found, error) from None
+        raise unreadable_error(found, error) from None
     if stat.S_ISDIR(facts.st_mode):
         raise InputError(f"{found.name!r} is a directory", code="is-directory", hint="give one file", file=str(found))
     if not stat.S_ISREG(facts.st_mode):
@@ -99,7 +99,7 @@ def existing_file(path: str | bytes | os.PathLike[str]) -> Path:
     return found
 
 
-def unreadable(path: Path, error: Exception) -> InputError:
+def unreadable_error(path: Path, error: Exception) -> InputError:
     """Return the error for a file that the system cannot open or read."""
     number = getattr(error, "errno", None)
     reason = os.strerror(number) if number else "the path is not valid"
@@ -125,7 +125,7 @@ def format_of(path: Path) -> formats.Format:
         with path.open("rb") as file:
             head = file.read(64)
     except OSError as error:
-        raise unreadable(path, error) from None
+        raise unreadable_error(path, error) from None
     is_text = _is_text(head)
     for found in formats.FORMATS:
         if head.startswith(found.magic) and (found.is_magic_text or not is_text):
@@ -147,7 +147,7 @@ def _is_text(head: bytes) -> bool:
     return head.isascii() and head.decode("ascii").translate(_LINE_ENDS).isprintable()
 
 
-def corrupt(path: Path, found: formats.Format) -> InputError:
+def corrupt_error(path: Path, found: formats.Format) -> InputError:
     """Return the error for a file that violates its format."""
     return InputError(
         f"{path.name!r} is not a whole and valid {found.name} file",

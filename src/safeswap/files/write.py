@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 
 from safeswap.errors import OutputError
 from safeswap.files.atomic import PRIVATE_FILE, atomic_write
-from safeswap.files.columns import refuse_nul, without_unused_levels
+from safeswap.files.columns import drop_unused_levels, refuse_nul
 from safeswap.files.dialect import default_delimiter
-from safeswap.files.formats import writable
+from safeswap.files.formats import list_writable
 from safeswap.model.microdata import Microdata
 
 
@@ -92,14 +92,14 @@ def write_parquet(
     """
     from pyarrow import parquet
 
-    table = without_unused_levels(as_table(data)).replace_schema_metadata(None)
+    table = drop_unused_levels(as_table(data)).replace_schema_metadata(None)
     with atomic_write(path, force=force, mode=mode) as part:
         parquet.write_table(table, part, compression=compression)
 
 
 def write(data: Writable, path: str | os.PathLike[str], *, force: bool = False, mode: int = PRIVATE_FILE) -> None:
     """Write in the format that the suffix names: csv, tsv, parquet, dta, sav or zsav."""
-    written = writable()
+    written = list_writable()
     found = written.get(Path(path).suffix.lower())
     if found is None or found.write is None:
         raise OutputError(
@@ -116,10 +116,10 @@ def write_microdata(data: Microdata | Result, path: str | os.PathLike[str], *, f
 
     Writing is atomic. A format that would alter a value or truncate a label is refused.
     """
-    from safeswap.files.labelled import not_kept
+    from safeswap.files.labelled import list_losses
 
     write(data, path, force=force)
-    return not_kept(data, Path(path).suffix)
+    return list_losses(data, Path(path).suffix)
 
 
 def _header_field(name: str) -> str:

@@ -14,11 +14,11 @@ import pyarrow.compute as pc
 
 from safeswap.arrays.types import Codes, Int64s
 from safeswap.errors import SpecError
-from safeswap.model.columns import aligned_columns, coarsening, different, same_memory
+from safeswap.model.columns import aligned_columns, coarsening, flag_changes, same_memory
 from safeswap.model.microdata import Coded, Microdata, smallest_code_type
 from safeswap.model.schema import Kind, level_texts
 from safeswap.model.score import Axis, Comparison
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 if TYPE_CHECKING:
     from safeswap.arrays.cells import JointCounts
@@ -74,7 +74,7 @@ def _is_different(before: Microdata, after: Microdata, name: str) -> bool:
     if name not in after.schema or len(before) != len(after) or before.schema[name] != after.schema[name]:
         return True
     columns = before.table.column(name), after.table.column(name)
-    return not same_memory(*columns) and bool(different(*aligned_columns(*columns)).any())
+    return not same_memory(*columns) and bool(flag_changes(*aligned_columns(*columns)).any())
 
 
 def joint_counts(comparison: Comparison, names: tuple[str, ...], *, keep: bool) -> JointCounts:
@@ -85,7 +85,7 @@ def joint_counts(comparison: Comparison, names: tuple[str, ...], *, keep: bool) 
     if names in known:
         return known[names]
     columns = [align(comparison, name) for name in names]
-    joint = cells.joint_counts(
+    joint = cells.count_cells_jointly(
         [c.before for c in columns], [c.after for c in columns], [c.cardinality for c in columns]
     )
     if keep:
@@ -106,7 +106,7 @@ def changed_counts(comparison: Comparison, names: tuple[str, ...]) -> JointCount
         return joint_counts(comparison, names, keep=True)
     known = _CHANGED.setdefault(comparison, {})
     if names not in known:
-        known[names] = cells.changed_counts(
+        known[names] = cells.count_changed_cells(
             [c.before for c in columns], [c.after for c in columns], [c.cardinality for c in columns]
         )
     return known[names]
@@ -116,7 +116,7 @@ def require_same_records(comparison: Comparison) -> None:
     """Refuse files of different length, for measures that compare record by record."""
     if len(comparison.before) != len(comparison.after):
         raise SpecError(
-            f"the files have {len(comparison.before):,} and {several(len(comparison.after), 'record')} and cannot be "
+            f"the files have {len(comparison.before):,} and {plural(len(comparison.after), 'record')} and cannot be "
             "compared record by record",
             code="different-length",
             hint="use measures of cell counts, such as hellinger or total_variation",

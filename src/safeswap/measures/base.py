@@ -14,7 +14,7 @@ from safeswap.errors import SpecError
 from safeswap.model.schema import Kind, Schema
 from safeswap.model.score import Assessment, Axis, Comparison, CountedCells, LeftOut, Score
 from safeswap.model.spec import Strict, spec_error
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 ONLY_NUMBERS = "masking changed numeric attributes only"
 
@@ -91,7 +91,7 @@ def is_signed(measure: Measure) -> bool:
     return bool(getattr(measure, "signed", True))
 
 
-def compared(measure: Measure, values: Floats) -> Floats:
+def to_comparable(measure: Measure, values: Floats) -> Floats:
     """Return the figures in the form in which smaller is better: magnitudes where the sign is a direction.
 
     >>> from safeswap.registry import measure
@@ -117,15 +117,15 @@ def find_obstacle(measure: Measure, comparison: Comparison) -> str:
     return str(find(comparison)) if find is not None else ""
 
 
-def most_small(measures: Iterable[Measure]) -> int | None:
+def largest_small(measures: Iterable[Measure]) -> int | None:
     """Return the largest ``small`` of these measures; None if any of them needs records."""
     sizes = [measure.small if isinstance(measure, CountMeasure) else None for measure in measures]
     known = [size for size in sizes if size is not None]
     return max(known) if known and len(known) == len(sizes) else None
 
 
-def scored(measures: Iterable[Measure], counted: CountedCells, *, leave_out: bool) -> Assessment:
-    """Score, from counts alone, measures that :func:`most_small` allows; or leave out those that do not apply."""
+def score_counts(measures: Iterable[Measure], counted: CountedCells, *, leave_out: bool) -> Assessment:
+    """Score, from counts alone, measures that :func:`largest_small` allows; or leave out those that do not apply."""
     if leave_out and (obstacle := counted_obstacle(counted)):
         return Assessment(scores=(), left_out=tuple(LeftOut(measure=m.text, reason=obstacle) for m in measures))
     return Assessment(scores=tuple(m.score_counts(counted) for m in measures if isinstance(m, CountMeasure)))
@@ -212,7 +212,7 @@ def _as_word(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def chosen_attributes(comparison: Comparison, stated: tuple[str, ...] = ()) -> tuple[str, ...]:
+def choose_attributes(comparison: Comparison, stated: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Return the attributes to measure: those stated for the measure, else those of the comparison.
 
     Where neither states any, these are the categorical ones. A numeric attribute stated by name is used with each of
@@ -255,7 +255,7 @@ def categorical_obstacle(comparison: Comparison, stated: tuple[str, ...], *, lea
     if not names:
         return "there is no categorical attribute"
     if len(names) < least:
-        return f"it needs {several(least, 'categorical attribute')}"
+        return f"it needs {plural(least, 'categorical attribute')}"
     changed = changed_names(comparison)
     only_numbers = comparison.only_numbers
     if only_numbers is None:

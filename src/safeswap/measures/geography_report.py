@@ -15,13 +15,13 @@ import pyarrow as pa
 from safeswap.arrays.divergence import dissimilarity_within
 from safeswap.errors import SpecError
 from safeswap.measures.aligned import align
-from safeswap.measures.base import chosen_attributes
+from safeswap.measures.base import choose_attributes
 from safeswap.measures.tables import cross_table
 from safeswap.measures.utility.dissimilarity import Dissimilarity
 from safeswap.model.geography import geography_levels
 from safeswap.model.masked import Masked
 from safeswap.model.score import Comparison
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 Level = str | tuple[str, ...]
 
@@ -48,7 +48,7 @@ class GeographyReport:
         moved = (
             f"In the areas of {d['level']}, {d['mean']:.2%} of the records are in another category of "
             f"{d['distribution']} on average, {d['largest']:.0%} where it is most; {d['areas_changed']:,} of "
-            f"{several(d['areas'], 'area')} changed."
+            f"{plural(d['areas'], 'area')} changed."
             for d in self.dissimilarity.to_pylist()
         )
         lying = (
@@ -127,7 +127,7 @@ def _comparison(masked: Masked, attributes: tuple[str, ...]) -> Comparison:
     comparison = Comparison(
         before=masked.original, after=masked.data, attributes=attributes, touched=masked.audit.touched()
     )
-    chosen_attributes(comparison, attributes)
+    choose_attributes(comparison, attributes)
     return comparison
 
 
@@ -151,7 +151,7 @@ def _dissimilarity(comparison: Comparison, level: tuple[str, ...], names: tuple[
 def _count_areas(comparison: Comparison, level: tuple[str, ...]) -> int:
     from safeswap.arrays import cells
 
-    return len(cells.cell_counts(*comparison.before.coded_columns(level)).counts)
+    return len(cells.count_cells(*comparison.before.coded_columns(level)).counts)
 
 
 def _distance(masked: Masked, level: tuple[str, ...]) -> dict[str, Any]:

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from safeswap.arrays.combinations import Classes, classes
+from safeswap.arrays.combinations import Classes, group_records
 from safeswap.arrays.types import Codes, Int64s
 from safeswap.arrays.wildcards import matching_sizes, published_sizes
 from safeswap.errors import InputError, SpecError
-from safeswap.model.columns import missing_codes, numbers, rank_of_code
+from safeswap.model.columns import missing_codes, rank_of_code, to_numbers
 from safeswap.model.combination import MOST_KEYS, Missing
 from safeswap.model.microdata import Microdata, smallest_code_type
 from safeswap.model.schema import Kind
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 
 def key_classes(data: Microdata, names: tuple[str, ...], *, missing: Missing, weight: str | None = None) -> Classes:
@@ -38,7 +38,7 @@ def key_classes(data: Microdata, names: tuple[str, ...], *, missing: Missing, we
     tables = [_rank_table(data, name, unite=missing != "own") for name in names]
     blanks = [len(data.coded(name).levels) for name in names]
     weights = None if weight is None else _weights(data, weight)
-    return classes(data.coded_columns(names)[0], [blank + 1 for blank in blanks], blanks, weights, tables)
+    return group_records(data.coded_columns(names)[0], [blank + 1 for blank in blanks], blanks, weights, tables)
 
 
 def _rank_table(data: Microdata, name: str, *, unite: bool) -> Codes:
@@ -51,11 +51,11 @@ def _rank_table(data: Microdata, name: str, *, unite: bool) -> Codes:
 
 
 def _weights(data: Microdata, name: str) -> npt.NDArray[np.float64]:
-    found = numbers(data, name)
+    found = to_numbers(data, name)
     wrong = ~(np.isfinite(found) & (found >= 0))
     if wrong.any():
         raise InputError(
-            f"{several(int(np.count_nonzero(wrong)), 'record has', 'records have')} "
+            f"{plural(int(np.count_nonzero(wrong)), 'record has', 'records have')} "
             f"a weight {name!r} that is missing, negative or not a number",
             code="bad-weight",
             hint="complete the weights first",
@@ -97,8 +97,8 @@ class KeyCells:
 
     def __repr__(self) -> str:
         # A repr ends up in notebooks and logs: never show codes of records.
-        cells, keys = several(len(self.classes), "cell"), several(len(self.names), "key")
-        return f"<KeyCells: {several(self.records, 'record')} in {cells} of {keys}>"
+        cells, keys = plural(len(self.classes), "cell"), plural(len(self.names), "key")
+        return f"<KeyCells: {plural(self.records, 'record')} in {cells} of {keys}>"
 
     def sums(self, sizes: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Sum a total per cell, e.g. of weights, over the cells that match each cell."""
@@ -120,12 +120,12 @@ def key_cells(data: Microdata, names: Sequence[str], *, missing: Missing) -> Key
     any [1, 1, 1, 3]
     vouching [2, 2, 1, 3]
     """
-    chosen = checked_keys(data, names)
+    chosen = check_keys(data, names)
     found = key_classes(data, chosen, missing=missing)
     return KeyCells(names=chosen, missing=missing, classes=found, members=found.sizes, like=_matching(found, missing))
 
 
-def checked_keys(data: Microdata, names: Sequence[str]) -> tuple[str, ...]:
+def check_keys(data: Microdata, names: Sequence[str]) -> tuple[str, ...]:
     """Return the names of the keys; refuse names that cannot be keys of this file."""
     chosen = tuple(names)
     if not chosen or len(set(chosen)) != len(chosen):

@@ -22,7 +22,7 @@ from safeswap.measures.plot.numeric_keys import confidentiality_plot
 from safeswap.measures.plot.values import ConfidentialityPlot, Policy
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 Axes = tuple[int, ...]
 
@@ -119,7 +119,7 @@ def table_plot(
     )
     plot = confidentiality_plot(before, after, ["value"], alpha=alpha, scale="linear", policy=policy, largest_units=0)
     disclosed = int(np.count_nonzero(found.disclosed))
-    notes = [f"{several(disclosed, 'suppressed cell')} can be worked out exactly."] if disclosed else []
+    notes = [f"{plural(disclosed, 'suppressed cell')} can be worked out exactly."] if disclosed else []
     return replace(plot, kind="table", keys=("value of the cell",), notes=(*plot.notes[1:], *notes))
 
 

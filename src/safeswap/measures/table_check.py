@@ -78,7 +78,7 @@ def find_unknowns(lower: Sequence[Int64s], upper: Sequence[Int64s]) -> tuple[Int
     return np.flatnonzero(flat), starts
 
 
-def sharpen(
+def sharpen_intervals(
     lower: Sequence[Int64s],
     upper: Sequence[Int64s],
     sums: Sequence[Sum],
@@ -385,7 +385,7 @@ def _sharpen_bounds(
     ]
     if not wanted or len(wanted) > MOST_PROGRAMMES or open_ones.size > _MOST_OPEN:
         return "interval propagation", not wanted
-    return "integer programming", sharpen(lower, upper, sums, np.array(wanted), true=true)
+    return "integer programming", sharpen_intervals(lower, upper, sums, np.array(wanted), true=true)
 
 
 def _check_table(

@@ -18,10 +18,10 @@ from safeswap.arrays.divergence import conditional_wasserstein
 from safeswap.arrays.types import Int64s
 from safeswap.errors import SpecError
 from safeswap.measures.aligned import align, joint_counts
-from safeswap.measures.base import chosen_attributes
+from safeswap.measures.base import choose_attributes
 from safeswap.model.schema import Attribute, Kind, level_texts
 from safeswap.model.score import Comparison
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -202,7 +202,7 @@ def distortion_tables(
     >>> distortion_tables(comparison, measures=["total_variation"]).to_pylist()
     [{'attributes': ['Sex', 'Race'], 'changed': True, 'total_variation': 0.5}]
     """
-    names = chosen_attributes(comparison, attributes)
+    names = choose_attributes(comparison, attributes)
     _check_request(ways, measures, names)
     kept = _KEPT.setdefault(comparison, {})
     if (names, ways) not in kept:
@@ -240,7 +240,7 @@ def _check_request(ways: int, measures: Sequence[str], names: tuple[str, ...]) -
         )
     if not 1 <= ways <= 3 or ways > len(names):
         raise SpecError(
-            f"tables of {several(ways, 'attribute')} cannot be made from {len(names)}",
+            f"tables of {plural(ways, 'attribute')} cannot be made from {len(names)}",
             code="bad-ways",
             hint="tables have one, two or three attributes, and no more than there are",
         )

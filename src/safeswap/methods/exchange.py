@@ -104,7 +104,7 @@ def count_compensating(before: Microdata, after: Microdata, exchanges: tuple[Exc
     rest, rest_size = _pack_cells(before, others, rows)
     was, size = _pack_cells(before, swapped, rows)
     now, _ = _pack_cells(after, swapped, rows)
-    joint = cells.joint_counts([rest, was], [rest, now], [rest_size, size])
+    joint = cells.count_cells_jointly([rest, was], [rest, now], [rest_size, size])
     net = int(np.abs(joint.after - joint.before).sum()) // 2
     return int(np.count_nonzero(was != now)) - net
 

@@ -32,7 +32,7 @@ from safeswap.model.microdata import Microdata
 from safeswap.model.plan import Plan, Relaxation
 from safeswap.model.schema import Kind, Schema
 from safeswap.model.spec import SwapSpec
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 Change = tuple[str, str, matching.Total]
 """The change, the attribute that it frees, and the pairs then feasible."""
@@ -67,13 +67,13 @@ class Swap(ExchangingMethod):
         """Draw the pairs of every stage. If pairs are too few, refuse or take those available, as the spec says."""
         plan = make_plan(records, spec)
         if not plan.is_feasible and spec.on_shortfall == "error":
-            raise shortfall(plan)
+            raise shortfall_error(plan)
         moves = []
         for stage, names in enumerate(spec.stages):
             draw_key = stage_key(records, key, stage=stage, replicate=replicate)
             pairs = draw_pairs(records, spec, names, draw_key, expected=plan.pairs_per_record[stage])
             if len(pairs) < plan.asked and spec.on_shortfall == "error":
-                raise draw_shortfall(plan, len(pairs), pairing=spec.pairing)
+                raise draw_shortfall_error(plan, len(pairs), pairing=spec.pairing)
             moves.append(Move(names, pairs))
         # The stages exchange different columns. If the maximum is not proved, the draw may find more than the plan.
         made = min(len(move.pairs) for move in moves)
@@ -102,7 +102,7 @@ def make_plan(records: Records, spec: SwapSpec) -> Plan:
     """Count the feasible pairs; if they are too few, find what binds and what would help."""
     check_attributes(records, spec, Nesting(records))
     asked = spec.pairs_for(len(records))
-    total, tightest, expected = most_pairs(records, spec)
+    total, tightest, expected = count_feasible(records, spec)
     plan = Plan(
         method=Swap.name,
         records=len(records),
@@ -113,7 +113,7 @@ def make_plan(records: Records, spec: SwapSpec) -> Plan:
     )
     if plan.is_feasible:
         return plan
-    relaxed = relaxations(records, spec, total=total, asked=asked)
+    relaxed = list_relaxations(records, spec, total=total, asked=asked)
     return replace(
         plan,
         binds=_find_binding(relaxed, tightest, total, len(records)),
@@ -154,7 +154,7 @@ def check_attributes(data: Records | Microdata, spec: SwapSpec, nesting: Nesting
         nesting.check(spec.stages, spec.fixed)
 
 
-def constraint_of(spec: SwapSpec, names: Names) -> Constraint:
+def make_constraint(spec: SwapSpec, names: Names) -> Constraint:
     """Return which records may be paired when these attributes are exchanged."""
     each: tuple[Names, ...] = tuple((name,) for name in names)
     if spec.true_swap == "any":
@@ -165,9 +165,9 @@ def constraint_of(spec: SwapSpec, names: Names) -> Constraint:
     return Constraint(equal=spec.fixed, unequal=unequal, carried=tuple(name for name in names if name not in decisive))
 
 
-def most_pairs(records: Records, spec: SwapSpec) -> tuple[matching.Total, Names, tuple[float, ...]]:
+def count_feasible(records: Records, spec: SwapSpec) -> tuple[matching.Total, Names, tuple[float, ...]]:
     """Return the pairs feasible in every stage, the tightest stage, and the pairs expected from one random pass."""
-    classes = {names: records.classes(constraint_of(spec, names)) for names in spec.stages}
+    classes = {names: records.classes(make_constraint(spec, names)) for names in spec.stages}
     totals = {n: matching.largest_total(c.strata, c.coordinates, c.counts) for n, c in classes.items()}
     by_stratum = spec.pairing == "repaired"
     expected = tuple(
@@ -185,7 +185,7 @@ def _upper_bound(total: matching.Total) -> int | None:
 def draw_pairs(records: Records, spec: SwapSpec, names: Names, draw_key: bytes, *, expected: float = 0.25) -> Any:
     """Draw the pairs of one stage, in the engine's form."""
     request = PairRequest(
-        constraint=constraint_of(spec, names),
+        constraint=make_constraint(spec, names),
         wanted=min(spec.pairs_for(len(records)), len(records) // 2),
         repair=spec.pairing == "repaired",
         draw_key=draw_key,
@@ -204,17 +204,17 @@ def stage_key(data: Records | Microdata, key: Key, *, stage: int, replicate: int
     return keyed.derive(key.secret, "data", data.schema.name, len(data), "swap", "pairs", stage, replicate)
 
 
-def relaxations(records: Records, spec: SwapSpec, *, total: matching.Total, asked: int) -> list[Change]:
+def list_relaxations(records: Records, spec: SwapSpec, *, total: matching.Total, asked: int) -> list[Change]:
     """List single changes of the spec that allow more pairs, cheapest first.
 
     The cheapest just suffices: it gives up the least of the requested protection. Insufficient changes come last.
     """
-    found = [(change, frees, most_pairs(records, relaxed)[0]) for change, frees, relaxed in _relax(spec)]
+    found = [(change, frees, count_feasible(records, relaxed)[0]) for change, frees, relaxed in _relax(spec)]
     found.sort(key=lambda item: (item[2].found < asked, item[2].found if item[2].found >= asked else -item[2].found))
     feasible = total.found
     # Round down: the proposed rate must not ask for one pair too many.
     rate = Context(prec=6, rounding=ROUND_DOWN).divide(2 * feasible, max(len(records), 1))
-    less = f"ask for at most {several(feasible, 'pair')} (rate {rate:f} of {several(len(records), 'record')})"
+    less = f"ask for at most {plural(feasible, 'pair')} (rate {rate:f} of {plural(len(records), 'record')})"
     return [*found, (less, "", total)]
 
 
@@ -245,7 +245,7 @@ def _find_binding(relaxed: list[Change], names: Names, total: matching.Total, re
     return () if total.found == records // 2 else names
 
 
-def shortfall(plan: Plan) -> InfeasibleError:
+def shortfall_error(plan: Plan) -> InfeasibleError:
     """Return the error for an infeasible plan, with hints for a feasible request."""
     *changes, lower = (relaxation.change for relaxation in plan.relaxations)
     enough = [change for change, r in zip(changes, plan.relaxations, strict=False) if r.feasible >= plan.asked]
@@ -261,20 +261,20 @@ def shortfall(plan: Plan) -> InfeasibleError:
     )
 
 
-def draw_shortfall(plan: Plan, made: int, *, pairing: str) -> InfeasibleError:
+def draw_shortfall_error(plan: Plan, made: int, *, pairing: str) -> InfeasibleError:
     """Return the error for a draw that found fewer pairs than exist: one random pass, or a truncated search."""
     if pairing == "repaired":
         return InfeasibleError(
-            f"{several(plan.asked, 'pair')} asked for and feasible, but the search for them ended with {made:,}",
+            f"{plural(plan.asked, 'pair')} asked for and feasible, but the search for them ended with {made:,}",
             code="search-shortfall",
-            hint=f"ask for at most {several(made, 'pair')}; or hold an attribute fixed, which divides the file into "
+            hint=f"ask for at most {plural(made, 'pair')}; or hold an attribute fixed, which divides the file into "
             'smaller strata; or on_shortfall="take" to make as many as were found',
             asked=plan.asked,
             feasible=made,
             maximum=plan.feasible,
         )
     return InfeasibleError(
-        f"{several(plan.asked, 'pair')} asked for, one uniform pass gave {made:,}",
+        f"{plural(plan.asked, 'pair')} asked for, one uniform pass gave {made:,}",
         code="uniform-shortfall",
         hint='pairing="repaired" continues until the requested number or the maximum is reached; or lower the rate; '
         'or on_shortfall="take" to make as many as there are',

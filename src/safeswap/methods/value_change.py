@@ -20,7 +20,7 @@ from safeswap.engines.base import Need
 from safeswap.engines.identity import record_identity
 from safeswap.errors import InfeasibleError, InputError, SpecError
 from safeswap.methods.exchange import Columns
-from safeswap.model.columns import aligned_columns, different
+from safeswap.model.columns import aligned_columns, flag_changes
 from safeswap.model.invariant import Invariant
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
@@ -150,10 +150,10 @@ class Draws:
 
 def record_words(data: Microdata, key: Key, method: str, purpose: str, *, replicate: int) -> Words:
     """Return two uniform words per record of a whole file, specific to one purpose."""
-    return draws_of(data, key, method, replicate=replicate).words(data, purpose)
+    return make_draws(data, key, method, replicate=replicate).words(data, purpose)
 
 
-def draws_of(data: Microdata, key: Key, method: str, *, replicate: int) -> Draws:
+def make_draws(data: Microdata, key: Key, method: str, *, replicate: int) -> Draws:
     """Return the draws of a masking of these data, which are the whole file."""
     return Draws(key=key, method=method, data_name=data.schema.name, records=len(data), replicate=replicate)
 
@@ -209,8 +209,8 @@ class ValueChangingMethod(ABC):
     def apply(self, data: Microdata, spec: Any, *, key: Key, replicate: int = 0) -> Masked:
         """Change all records as one batch."""
         facts = self.facts(data, spec)
-        changes = self.changes(data, facts, spec, draws_of(data, key, self.name, replicate=replicate))
-        return masked_by(data, spec, facts.plan, changes, key=key, replicate=replicate, facts=facts.noted.items())
+        changes = self.changes(data, facts, spec, make_draws(data, key, self.name, replicate=replicate))
+        return make_masked(data, spec, facts.plan, changes, key=key, replicate=replicate, facts=facts.noted.items())
 
 
 def _flag_changed(before: pa.ChunkedArray, change: Change) -> Flags:
@@ -218,7 +218,7 @@ def _flag_changed(before: pa.ChunkedArray, change: Change) -> Flags:
     if is_other_kind(before.type, change.column.type):
         return np.ones(len(before), dtype=np.bool_)
     if change.replacement is None or change.column.type != before.type:
-        return different(*aligned_columns(before, change.column))
+        return flag_changes(*aligned_columns(before, change.column))
     flags = np.zeros(len(before), dtype=np.bool_)
     flags[change.replacement.rows] = True
     return flags
@@ -235,7 +235,7 @@ def is_other_kind(before: pa.DataType, after: pa.DataType) -> bool:
     return not all(texts) and kinds[0] != kinds[1]
 
 
-def masked_by(
+def make_masked(
     data: Microdata,
     spec: MaskSpec,
     plan: Plan,

@@ -13,7 +13,7 @@ import pyarrow as pa
 from safeswap.arrays.types import Rows
 from safeswap.errors import InputError
 from safeswap.model.microdata import Microdata
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 COARSENED = "coarsened"
 """The value of the fact ``values`` where a method made values coarser, not untrue."""
@@ -103,10 +103,10 @@ class Audit:
     def __repr__(self) -> str:
         stamp = "" if self.releasable else ", not for release"
         made = f"{self.made:,} of {self.asked:,} {self.unit}"
-        return f"<Audit {self.method}: {made}, {several(self.records, 'record')}{stamp}>"
+        return f"<Audit {self.method}: {made}, {plural(self.records, 'record')}{stamp}>"
 
 
-def told(value: object) -> str:
+def format_fact(value: object) -> str:
     """Format a fact for one line; empty for tables, which are left to the audit record."""
     if isinstance(value, bool) or value is None:
         return ""
@@ -117,7 +117,7 @@ def told(value: object) -> str:
     if isinstance(value, (list, tuple)) and all(isinstance(each, str) for each in value):
         return ", ".join(value)
     if isinstance(value, dict) and all(isinstance(each, (int, float)) for each in value.values()):
-        return ", ".join(f"{name} {told(each)}" for name, each in value.items())
+        return ", ".join(f"{name} {format_fact(each)}" for name, each in value.items())
     return value if isinstance(value, str) else ""
 
 
@@ -160,7 +160,7 @@ def undo(after: Microdata, audit: Audit) -> Microdata:
     """
     if audit.records != len(after):
         raise InputError(
-            f"the audit record is of a file of {several(audit.records, 'record')}, this one has {len(after):,}",
+            f"the audit record is of a file of {plural(audit.records, 'record')}, this one has {len(after):,}",
             code="audit-mismatch",
             hint="give the masked file that this audit record belongs to, all of it and in its own order",
         )

@@ -43,7 +43,7 @@ class _MisfitError(Exception):
     """The value is not of the type."""
 
 
-def checked(function: Callable[P, T]) -> Callable[P, T]:
+def check_types(function: Callable[P, T]) -> Callable[P, T]:
     """Wrap a function so that it refuses arguments of a type other than its signature states.
 
     NumPy integers and booleans become Python's own. Annotations are resolved on the first call; a class that is
@@ -83,9 +83,9 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
     return wrapper
 
 
-def checked_values(cls: type[T]) -> type[T]:
+def check_field_types(cls: type[T]) -> type[T]:
     """Wrap a class so that its constructor refuses values of a type other than its fields state."""
-    cls.__init__ = checked(cls.__init__)  # type: ignore[method-assign]
+    cls.__init__ = check_types(cls.__init__)  # type: ignore[method-assign]
     return cls
 
 
@@ -116,7 +116,7 @@ def _check_argument(function: Callable[..., Any], name: str, value: Any, hint: A
     try:
         return _convert(value, hint)
     except _MisfitError:
-        wanted, found = in_words(hint), type(value).__name__
+        wanted, found = describe_type(hint), type(value).__name__
         classes = [each.__name__ for each in (hint, *get_args(hint)) if isinstance(each, type)]
         hints = [_HINTS[each] for each in classes if each in _HINTS]
         raise SpecError(
@@ -220,7 +220,7 @@ _FORMS: Mapping[Any, Callable[[Any, tuple[Any, ...]], Any]] = {
 }
 
 
-def in_words(hint: Any) -> str:
+def describe_type(hint: Any) -> str:
     """Return a type in plain words.
 
     >>> in_words(int | None), in_words(Literal["new", "none"]), in_words(tuple[str, ...])
@@ -228,13 +228,13 @@ def in_words(hint: Any) -> str:
     """
     origin, inner = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        return in_words(inner[0])
+        return describe_type(inner[0])
     if origin in (Union, UnionType):
-        return " or ".join(dict.fromkeys(in_words(each) for each in inner))
+        return " or ".join(dict.fromkeys(describe_type(each) for each in inner))
     if origin is Literal:
         return " or ".join(f'"{each}"' for each in inner)
     if origin in _LISTS:
-        return f"a list of {in_words(inner[0])}"
+        return f"a list of {describe_type(inner[0])}"
     if origin is abc.Mapping or origin is dict:
         return "a mapping"
     kind = origin or (NoneType if hint is None else hint)

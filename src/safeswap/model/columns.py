@@ -40,14 +40,14 @@ def aligned_columns(before: pa.ChunkedArray, after: pa.ChunkedArray) -> tuple[pa
         common = _common_codes(before, after)
         if common is not None:
             return common
-    return bitwise(before), bitwise(after)
+    return to_bits(before), to_bits(after)
 
 
-def bitwise(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def to_bits(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Convert a column so that equality means equal bits: NaN equals itself, −0.0 is not 0.0, text is plain text."""
     kind = column.type
     if pa.types.is_dictionary(kind):
-        return bitwise(column.cast(kind.value_type))
+        return to_bits(column.cast(kind.value_type))
     if pa.types.is_floating(kind):
         bits = _BITS[kind.bit_width]
         return pa.chunked_array([chunk.view(bits) for chunk in column.chunks], type=bits)
@@ -66,7 +66,7 @@ def _common_codes(before: pa.ChunkedArray, after: pa.ChunkedArray) -> tuple[pa.C
     first, second = before.chunk(0), after.chunk(0)
     if first.type == second.type and first.dictionary.equals(second.dictionary) and _is_plain(first.dictionary):
         return tuple(pa.chunked_array([chunk.indices for chunk in side.chunks]) for side in (before, after))
-    levels, others = (bitwise(pa.chunked_array([side.chunk(0).dictionary])) for side in (before, after))
+    levels, others = (to_bits(pa.chunked_array([side.chunk(0).dictionary])) for side in (before, after))
     if levels.type != others.type or any(len(each.unique()) != len(each) for each in (levels, others)):
         return None
     place = pc.index_in(others, value_set=levels.combine_chunks()).fill_null(-1).combine_chunks()
@@ -74,7 +74,7 @@ def _common_codes(before: pa.ChunkedArray, after: pa.ChunkedArray) -> tuple[pa.C
     return pa.chunked_array([chunk.indices.cast(codes.type) for chunk in before.chunks]), codes
 
 
-def means_bits(column: pa.ChunkedArray) -> bool:
+def has_distinct_levels(column: pa.ChunkedArray) -> bool:
     """Return whether a column has one dictionary with distinct entries, so that indices can be compared as values."""
     return column.num_chunks == 1 and _is_plain(column.chunk(0).dictionary)
 
@@ -95,7 +95,7 @@ def _are_distinct(levels: pa.Array) -> bool:
     return bool(len(levels.unique()) == len(levels))
 
 
-def different(before: pa.ChunkedArray, after: pa.ChunkedArray) -> Flags:
+def flag_changes(before: pa.ChunkedArray, after: pa.ChunkedArray) -> Flags:
     """Flag the rows whose values differ; missing equals missing only. Columns of different types differ everywhere.
 
     >>> a, b = (pa.chunked_array([values]) for values in (["x", None, "y"], ["x", None, None]))
@@ -156,7 +156,7 @@ def _rank_codes(codes: Int64s) -> tuple[Int64s, int]:
     return ranks.astype(np.int64, copy=False), max(1, len(found))
 
 
-def ranked(data: Microdata, name: str) -> tuple[Codes, int]:
+def rank_column(data: Microdata, name: str) -> tuple[Codes, int]:
     """Return the column as ranks of its values, and the number of ranks. They do not depend on row order.
 
     Levels listed in the schema have its order. Otherwise numbers are ordered as numbers, even if stored as text, and
@@ -173,14 +173,14 @@ def ranked(data: Microdata, name: str) -> tuple[Codes, int]:
 
 
 def rank_of_code(data: Microdata, name: str) -> npt.NDArray[np.int64]:
-    """Return the rank of each code of a column, missing included; :func:`ranked` gives them per record."""
+    """Return the rank of each code of a column, missing included; :func:`rank_column` gives them per record."""
     place = _level_ranks(data.coded(name), data.schema[name])
     return np.append(place, len(place))
 
 
-def ranked_columns(data: Microdata, names: tuple[str, ...]) -> tuple[list[Codes], list[int]]:
+def rank_columns(data: Microdata, names: tuple[str, ...]) -> tuple[list[Codes], list[int]]:
     """Return several columns as ranks, in the form that kernels take."""
-    columns = [ranked(data, name) for name in names]
+    columns = [rank_column(data, name) for name in names]
     return [codes for codes, _ in columns], [ranks for _, ranks in columns]
 
 
@@ -210,7 +210,7 @@ def missing_codes(data: Microdata, name: str) -> npt.NDArray[np.bool_]:
     return np.array([*named, True][: coded.cardinality], dtype=np.bool_)
 
 
-def numbers(data: Microdata, name: str) -> npt.NDArray[np.float64]:
+def to_numbers(data: Microdata, name: str) -> npt.NDArray[np.float64]:
     """Return the column as floating-point numbers, missing as NaN.
 
     >>> from safeswap.model.schema import Schema
@@ -276,7 +276,7 @@ def _value_ranks(levels: pa.Array, texts: list[str]) -> npt.NDArray[np.int64]:
     return ranks
 
 
-def replaced_column(column: pa.ChunkedArray, rows: Rows, values: pa.Array) -> pa.ChunkedArray:
+def replace_values(column: pa.ChunkedArray, rows: Rows, values: pa.Array) -> pa.ChunkedArray:
     """Return the column with ``values[i]`` in row ``rows[i]``; rows are distinct, in any order. The type is kept.
 
     >>> column = pa.chunked_array([["a", "b"], ["c", None]])

@@ -14,7 +14,7 @@ from safeswap.arrays.names import Names
 from safeswap.errors import SpecError
 from safeswap.model.schema import Kind, Schema
 from safeswap.model.spec import Strict, spec_error
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 MOST_COMBINATIONS = 20_000
 MOST_KEYS = 62
@@ -139,18 +139,18 @@ class CombinationFields(Strict):
         """The combinations in plain words."""
         parts = [self._describe_keys()] if self.keys else []
         if self.combinations:
-            parts.append(several(len(self.combinations), "stated combination"))
+            parts.append(plural(len(self.combinations), "stated combination"))
         if self.levels:
-            parts.append(f"the combinations of {several(len(self.levels), 'attribute')} by identification level")
+            parts.append(f"the combinations of {plural(len(self.levels), 'attribute')} by identification level")
         return ", ".join(parts)
 
     def _describe_keys(self) -> str:
         most, number = self.most_together, len(self.keys)
         if self.exactly:
-            return f"every combination of exactly {most} of {several(number, 'key')}"
+            return f"every combination of exactly {most} of {plural(number, 'key')}"
         if most == number:
             return f"every combination of up to all {number} keys" if number > 1 else "1 key"
-        text = f"every combination of up to {most} of {several(number, 'key')}"
+        text = f"every combination of up to {most} of {plural(number, 'key')}"
         return text if self.up_to is not None else f"{text}, the most that {MOST_COMBINATIONS:,} combinations allow"
 
     def _combine_keys(self) -> Iterable[Names]:
@@ -209,7 +209,7 @@ def _check_levels(levels: Mapping[str, int]) -> None:
         if able < depth:
             lost = next(name for name, level in levels.items() if level > depth)
             raise ValueError(
-                f"{lost!r} would be in no combination: {several(able, 'attribute has', 'attributes have')} "
+                f"{lost!r} would be in no combination: {plural(able, 'attribute has', 'attributes have')} "
                 f"identification level {depth} or less, and {depth} are needed before a higher level counts; "
                 "number the levels without a gap"
             )

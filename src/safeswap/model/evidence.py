@@ -12,7 +12,15 @@ import pyarrow as pa
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Flags, Int64s
 from safeswap.model.audit import Audit, Exchange, undo
-from safeswap.model.columns import aligned_columns, as_codes, bitwise, different, means_bits, number_cells, same_memory
+from safeswap.model.columns import (
+    aligned_columns,
+    as_codes,
+    flag_changes,
+    has_distinct_levels,
+    number_cells,
+    same_memory,
+    to_bits,
+)
 from safeswap.model.microdata import Microdata
 
 
@@ -121,7 +129,7 @@ class Evidence:
         """Flag the rows whose value differs from before; None if both columns share memory."""
         if name not in self._changed:
             shared = same_memory(*self._columns(name))
-            self._changed[name] = None if shared else different(*self._aligned(name))
+            self._changed[name] = None if shared else flag_changes(*self._aligned(name))
         return self._changed[name]
 
     @cached_property
@@ -289,7 +297,7 @@ def _restores(evidence: Evidence, name: str) -> bool:
         after = undo(evidence.after, evidence.audit).table.column(name)
     except pa.ArrowInvalid:  # a value that was not replaced does not fit the old type
         return False
-    return not different(*aligned_columns(before, after)).any()
+    return not flag_changes(*aligned_columns(before, after)).any()
 
 
 def _replay(codes: Int64s, stages: list[Int64s]) -> Int64s:
@@ -300,7 +308,7 @@ def _replay(codes: Int64s, stages: list[Int64s]) -> Int64s:
 
 def bit_codes(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Encode values as small integers, equal where the values are bit for bit; missing stays missing."""
-    if pa.types.is_dictionary(column.type) and means_bits(column):
+    if pa.types.is_dictionary(column.type) and has_distinct_levels(column):
         return pa.chunked_array([chunk.indices.cast(pa.int32()) for chunk in column.chunks], type=pa.int32())
-    encoded = bitwise(column).dictionary_encode().unify_dictionaries()
+    encoded = to_bits(column).dictionary_encode().unify_dictionaries()
     return pa.chunked_array([chunk.indices for chunk in encoded.chunks], type=pa.int32())

@@ -7,7 +7,7 @@ from itertools import pairwise
 from safeswap.errors import SpecError
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind, Schema
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 
 def geography_levels(schema: Schema) -> tuple[str, ...]:
@@ -34,12 +34,12 @@ def check_nesting(data: Microdata, levels: tuple[str, ...]) -> None:
         inner, outer = data.coded(fine), data.coded(coarse)
         areas = count_straddling(inner.codes, outer.codes, len(inner.levels))
         if areas:
-            raise not_nested(coarse, fine, areas)
+            raise not_nested_error(coarse, fine, areas)
 
 
-def not_nested(coarse: str, fine: str, areas: int) -> SpecError:
+def not_nested_error(coarse: str, fine: str, areas: int) -> SpecError:
     """Return the error for two levels that do not nest: ``areas`` of the finer one straddle."""
-    found = several(areas, f"area of {fine!r} lies", f"areas of {fine!r} lie")
+    found = plural(areas, f"area of {fine!r} lies", f"areas of {fine!r} lie")
     return SpecError(
         f"{found} in more than one area of {coarse!r}: the levels do not nest",
         code="geography-not-nested",

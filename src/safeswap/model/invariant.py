@@ -21,7 +21,7 @@ from safeswap.arrays.names import Names
 from safeswap.model.audit import Audit
 from safeswap.model.evidence import Evidence, PairEvidence
 from safeswap.model.microdata import Microdata
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,7 +180,7 @@ class KeptMargin(AttributesPromise, ComparingPromise):
         """Return the number of cells whose count moved."""
         moved = evidence.count_moved_cells(self.attributes)
         by = _join_names(self.attributes)
-        found = several(moved, f"cell by {by} has", f"cells by {by} have")
+        found = plural(moved, f"cell by {by} has", f"cells by {by} have")
         return f"{found} another count than before" if moved else ""
 
 
@@ -195,7 +195,7 @@ class DisjointPairs(PairPromise):
         for stage, names in enumerate(evidence.exchanged):
             if excess := evidence.count_repeated(stage):
                 places = f"more than one place of the pairs of {_join_names(names)}"
-                return f"{several(excess, 'record is', 'records are')} in {places}"
+                return f"{plural(excess, 'record is', 'records are')} in {places}"
         return ""
 
 
@@ -212,9 +212,7 @@ class PairsAgree(ComparingPromise):
         """Return the number of pairs that do not agree."""
         stages = range(len(evidence.exchanged))
         bad = sum(evidence.number_of_pairs(s) - evidence.count_agreeing(s, self.attributes) for s in stages)
-        return (
-            f"{several(bad, 'pair does', 'pairs do')} not have the same {_join_names(self.attributes)}" if bad else ""
-        )
+        return f"{plural(bad, 'pair does', 'pairs do')} not have the same {_join_names(self.attributes)}" if bad else ""
 
 
 @dataclass(frozen=True)
@@ -243,7 +241,7 @@ class PairsDiffer(ComparingPromise):
             elif counted:
                 bad += evidence.count_agreeing(stage, counted)
         return (
-            f"{several(bad, 'pair does', 'pairs do')} not differ in {_join_names(self.attributes)} as they should"
+            f"{plural(bad, 'pair does', 'pairs do')} not differ in {_join_names(self.attributes)} as they should"
             if bad
             else ""
         )
@@ -260,7 +258,7 @@ class ChangedRecords(PairPromise):
         for stage, names in enumerate(evidence.exchanged):
             changed, meant = evidence.count_moved_records(stage), 2 * evidence.number_of_pairs(stage)
             if changed != meant:
-                found = several(changed, "record has", "records have")
+                found = plural(changed, "record has", "records have")
                 return f"{found} another {_join_names(names)} than before, {meant:,} should"
         return ""
 
@@ -286,7 +284,7 @@ class ReplaysFromAudit(PairPromise):
 
 def _describe_changes(evidence: PairEvidence, names: Names) -> str:
     counts = {name: evidence.count_changed(name) for name in names}
-    return "; ".join(f"{name} has changed in {several(count, 'record')}" for name, count in counts.items() if count)
+    return "; ".join(f"{name} has changed in {plural(count, 'record')}" for name, count in counts.items() if count)
 
 
 def _join_names(names: Names) -> str:

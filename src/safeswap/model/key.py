@@ -8,12 +8,12 @@ import secrets
 from dataclasses import dataclass, field
 
 from safeswap.errors import SpecError
-from safeswap.model.checked import checked, checked_values
+from safeswap.model.checked import check_field_types, check_types
 
 KEY_BYTES = 32
 
 
-@checked_values
+@check_field_types
 @dataclass(frozen=True)
 class Key:
     """A 256-bit secret key. ``repr`` shows its public identifier only.
@@ -42,7 +42,7 @@ class Key:
         return cls(secrets.token_bytes(KEY_BYTES))
 
     @classmethod
-    @checked
+    @check_types
     def insecure(cls, *, seed: int) -> Key:
         """Return a key from a small number, for teaching and tests: results are stamped *not for release*."""
         return cls(hashlib.sha256(b"safeswap insecure seed " + str(int(seed)).encode()).digest(), releasable=False)

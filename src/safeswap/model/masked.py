@@ -9,14 +9,14 @@ from typing import Any
 
 from safeswap.arrays import keyed
 from safeswap.model.audit import Audit, undo
-from safeswap.model.checked import checked
+from safeswap.model.checked import check_types
 from safeswap.model.invariant import Finding
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata, PastStep, add_step
 from safeswap.model.plan import Plan
 from safeswap.model.score import Assessment
 from safeswap.model.spec import MaskSpec
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -54,15 +54,15 @@ class Masked:
     def __repr__(self) -> str:
         stamp = f", {self.audit.stamp}" if self.audit.stamp else ""
         done = "exchanged" if self.audit.unit == "pairs" else "changed"
-        made = f"{several(self.audit.made, self.audit.unit.removesuffix('s'))} {done}"
-        return f"<Masked by {self.audit.method}: {several(len(self.data), 'record')}, {made}{stamp}>"
+        made = f"{plural(self.audit.made, self.audit.unit.removesuffix('s'))} {done}"
+        return f"<Masked by {self.audit.method}: {plural(len(self.data), 'record')}, {made}{stamp}>"
 
     def undo(self) -> Microdata:
         """Restore the original exactly, from the masked data and the audit record."""
         # A masking may change the description of attributes; restore that too.
         return replace(undo(self.data, self.audit), schema=self.original.schema)
 
-    @checked
+    @check_types
     def with_past(self, steps: tuple[PastStep, ...]) -> Masked:
         """Return the masking with steps that were applied to its file before all recorded ones."""
         return replace(self, original=replace(self.original, past=(*steps, *self.original.past)))
@@ -111,7 +111,7 @@ class MaskedFile:
     def done(self) -> str:
         """A plain summary of the masking: pairs exchanged, or records changed."""
         unit = str(self.facts.get("unit", "pairs"))
-        return f"{several(self.made, unit.removesuffix('s'))} {'exchanged' if unit == 'pairs' else 'changed'}"
+        return f"{plural(self.made, unit.removesuffix('s'))} {'exchanged' if unit == 'pairs' else 'changed'}"
 
     def as_dict(self) -> dict[str, Any]:
         """Totals only: safe to print inside the building."""
@@ -130,4 +130,4 @@ class MaskedFile:
 
     def __repr__(self) -> str:
         stamp = f", {self.stamp}" if self.stamp else ""
-        return f"<MaskedFile by {self.method}: {several(self.records, 'record')}, {self.done}{stamp}>"
+        return f"<MaskedFile by {self.method}: {plural(self.records, 'record')}, {self.done}{stamp}>"

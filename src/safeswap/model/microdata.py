@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from safeswap.arrays.types import Codes
 from safeswap.errors import InternalError, SpecError
-from safeswap.model.checked import checked, checked_values
+from safeswap.model.checked import check_field_types, check_types
 from safeswap.model.schema import Schema
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 _WORTH_A_TABLE = 1 << 17
 """Above this many records, loading compiled code to number them pays off."""
@@ -58,7 +58,7 @@ class PastStep:
     releasable: bool = True
 
 
-@checked_values
+@check_field_types
 @dataclass(frozen=True, eq=False)
 class Microdata:
     """N records by v attributes, as an Arrow table with its schema. Treated as immutable.
@@ -91,7 +91,7 @@ class Microdata:
         """The attribute names in column order."""
         return self.schema.names
 
-    @checked
+    @check_types
     def coded(self, name: str) -> Coded:
         """Return the column as small integers, computed once and cached."""
         if name not in self._coded:
@@ -99,23 +99,23 @@ class Microdata:
             self._coded[name] = code_column(self.table.column(name))
         return self._coded[name]
 
-    @checked
+    @check_types
     def cached_codes(self, name: str) -> Coded | None:
         """Return the codes of the column if they were computed before."""
         return self._coded.get(name)
 
-    @checked
+    @check_types
     def coded_columns(self, names: Sequence[str]) -> tuple[list[Codes], list[int]]:
         """Return codes and cardinalities of several columns, in the form that kernels take."""
         columns = [self.coded(name) for name in names]
         return [c.codes for c in columns], [c.cardinality for c in columns]
 
-    @checked
+    @check_types
     def share_codes(self, other: Microdata, names: Sequence[str]) -> None:
         """Use the codes that another file has of columns that are the same in both."""
         self._coded.update({name: other._coded[name] for name in names if name in other._coded})
 
-    @checked
+    @check_types
     def count_distinct(self, name: str) -> int:
         """Count the values of a column that occur, missing excluded."""
         coded = self.coded(name)
@@ -123,13 +123,13 @@ class Microdata:
         seen[coded.codes] = True
         return int(np.count_nonzero(seen[:-1]))
 
-    @checked
+    @check_types
     def is_constant(self, name: str) -> bool:
         """Return whether all records have the same value; unused levels do not matter."""
         codes = self.coded(name).codes
         return bool((codes == codes[:1]).all())
 
-    @checked
+    @check_types
     def codes_at(self, name: str, rows: npt.NDArray[np.int64]) -> tuple[Codes, int]:
         """Return the codes of some rows and their cardinality, without coding the whole column unless it is cached."""
         if rows.dtype.kind not in "iu":
@@ -142,7 +142,7 @@ class Microdata:
         some = code_column(self.table.column(name).take(pa.array(rows)))
         return some.codes, some.cardinality
 
-    @checked
+    @check_types
     def with_columns(self, columns: Mapping[str, pa.ChunkedArray], coded: Mapping[str, Coded]) -> Microdata:
         """Return a copy with some columns replaced; the others are shared, not copied."""
         table = self.table
@@ -156,7 +156,7 @@ class Microdata:
         # A repr ends up in notebooks and logs: shape and names only, never a record.
         names = ", ".join(self.attributes[:12]) + (", …" if len(self.attributes) > 12 else "")
         title = f" {self.schema.name!r}" if self.schema.name else ""
-        size = f"{several(len(self), 'record')} × {several(len(self.attributes), 'attribute')}"
+        size = f"{plural(len(self), 'record')} × {plural(len(self.attributes), 'attribute')}"
         return f"<Microdata{title}: {size}: {names}>"
 
 
@@ -180,7 +180,7 @@ def code_column(column: pa.ChunkedArray) -> Coded:
         return _code_long_integers(column)
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
-    column = with_one_dictionary(column)
+    column = share_dictionary(column)
     chunks = column.chunks
     levels = chunks[0].dictionary if chunks else pa.array([], type=column.type.value_type)
     has_missing = column.null_count > 0
@@ -233,7 +233,7 @@ def _code_long_integers(column: pa.ChunkedArray) -> Coded:
     return Coded(codes.astype(smallest_code_type(len(levels)), copy=False), levels, has_missing=False)
 
 
-def with_one_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def share_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Give the chunks of a dictionary column one shared dictionary; return other columns unchanged."""
     try:
         return unify_dictionaries(column)
@@ -286,7 +286,7 @@ def signed_zeros(levels: pa.Array) -> tuple[int, int] | None:
     return (first, second) if np.signbit(values[first]) else (second, first)
 
 
-def without_signed_zero(codes: npt.NDArray[Any], zeros: tuple[int, int] | None) -> npt.NDArray[Any]:
+def drop_signed_zero(codes: npt.NDArray[Any], zeros: tuple[int, int] | None) -> npt.NDArray[Any]:
     """Replace the code of −0.0 by that of 0.0."""
     return codes if zeros is None else np.where(codes == zeros[0], codes.dtype.type(zeros[1]), codes)
 

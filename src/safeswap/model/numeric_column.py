@@ -14,10 +14,10 @@ import pyarrow as pa
 from safeswap.arrays.types import Flags, Floats, Rows
 from safeswap.errors import InputError, SpecError
 from safeswap.model.audit import Replacement
-from safeswap.model.columns import bitwise, decode_dictionary, different, missing_codes, numbers, ranked
+from safeswap.model.columns import decode_dictionary, flag_changes, missing_codes, rank_column, to_bits, to_numbers
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 MOST_DECIMALS = 9
 """A column with more decimals than this in any value is not rounded."""
@@ -42,11 +42,11 @@ def finite_numbers(data: Microdata, name: str) -> Floats:
             hint="name another attribute",
             attribute=name,
         )
-    values = numbers(data, name)
+    values = to_numbers(data, name)
     infinite = int(np.count_nonzero(np.isinf(values)))
     if infinite:
         raise InputError(
-            f"{name!r} is infinite in {several(infinite, 'record')}",
+            f"{name!r} is infinite in {plural(infinite, 'record')}",
             code="not-finite",
             hint="set them to missing, or describe the code as missing in the schema",
             column=name,
@@ -124,7 +124,7 @@ def write_numbers(
     made, same_type = _cast_like(column.type, rounded if everywhere else rounded[rows])
     if same_type:
         old = (column if everywhere else column.take(pa.array(rows))).combine_chunks()
-        differs = different(*(bitwise(pa.chunked_array([side])) for side in (old, made)))
+        differs = flag_changes(*(to_bits(pa.chunked_array([side])) for side in (old, made)))
         if not differs.all():
             rows, made, old = rows[differs], made.filter(pa.array(differs)), old.filter(pa.array(differs))
         if not len(rows):
@@ -149,7 +149,7 @@ def ordered_numbers(data: Microdata, name: str) -> Floats:
     kind = data.schema[name].kind
     if kind is not Kind.ORDINAL:
         return finite_numbers(data, name)
-    codes, _ = ranked(data, name)
+    codes, _ = rank_column(data, name)
     missing = missing_codes(data, name)[data.coded(name).codes]
     return np.where(missing, np.nan, codes.astype(np.float64))
 

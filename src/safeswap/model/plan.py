@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ class Plan:
     @property
     def sentence(self) -> str:
         """The plan in plain words."""
-        text = f"{several(self.asked, 'pair')} asked for, {feasible_range(self.feasible, self.at_most)} feasible"
+        text = f"{plural(self.asked, 'pair')} asked for, {feasible_range(self.feasible, self.at_most)} feasible"
         verb = "binds" if len(self.binds) == 1 else "bind"
         return text + (f"; {' and '.join(self.binds)} {verb}" if self.binds else "")
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pydantic import Field, ValidationError, model_validator
 
 from safeswap.errors import SpecError
-from safeswap.model.checked import checked
+from safeswap.model.checked import check_types
 from safeswap.model.spec import Strict, spec_error
 
 
@@ -155,12 +155,12 @@ class Schema(Strict):
             attribute=name if isinstance(name, str) else type(name).__name__,
         )
 
-    @checked
+    @check_types
     def iter_kind(self, kind: Kind) -> Iterator[Attribute]:
         """Iterate over the attributes of one kind, in column order."""
         return (a for a in self.attributes if a.kind is kind)
 
-    @checked
+    @check_types
     def replace(self, *attributes: Attribute, name: str | None = None) -> Schema:
         """Return a copy with new descriptions of the given attributes."""
         new = {a.name: a for a in attributes}

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from safeswap.errors import InternalError, SpecError
-from safeswap.model.checked import checked
+from safeswap.model.checked import check_types
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Schema
 
@@ -110,7 +110,7 @@ class Assessment:
     def __iter__(self) -> Iterator[Score]:
         return iter(self.scores)
 
-    @checked
+    @check_types
     def __getitem__(self, measure: str) -> Score:
         for score in self.scores:
             if score.measure == measure:

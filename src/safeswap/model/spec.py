@@ -19,7 +19,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from safeswap.arrays.names import Names
 from safeswap.errors import SpecError
-from safeswap.model.checked import checked
+from safeswap.model.checked import check_types
 
 
 class Role(StrEnum):
@@ -210,7 +210,7 @@ class SwapSpec(MaskSpec):
             raise ValueError("give either rate or pairs")
         return self
 
-    @checked
+    @check_types
     def role(self, name: str) -> Role:
         """Return the role of an attribute; those not named are Other."""
         if name in self.swap:
@@ -219,7 +219,7 @@ class SwapSpec(MaskSpec):
             return Role.FIXED
         return Role.DIFFER if name in self.differ else Role.OTHER
 
-    @checked
+    @check_types
     def pairs_for(self, records: int) -> int:
         """Return the number of pairs to make in a file of ``records`` records."""
         if self.pairs is not None:

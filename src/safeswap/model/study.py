@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from safeswap.arrays.names import Names
 from safeswap.errors import SpecError
-from safeswap.model.checked import checked
+from safeswap.model.checked import check_types
 from safeswap.model.spec import Strict, SwapSpec, spec_error
 
 
@@ -205,7 +205,7 @@ class StudySpec(Strict):
         """All measures asked for, risk first, each once."""
         return tuple(dict.fromkeys((*self.risk, *self.distortion)))
 
-    @checked
+    @check_types
     def groups(self, attributes: Names) -> Iterator[tuple[Names, ConstraintSet]]:
         """Yield the choices of swap attributes and constraints; a constrained attribute is not swapped."""
         for constraint in self.constraints:
@@ -214,7 +214,7 @@ class StudySpec(Strict):
                 for names in combinations(free, size):
                     yield names, constraint
 
-    @checked
+    @check_types
     def number_of_groups(self, attributes: Names) -> int:
         """Return the number of choices without generating them."""
         total = 0
@@ -223,12 +223,12 @@ class StudySpec(Strict):
             total += sum(comb(free, size) for size in range(1, min(self.up_to, free) + 1))
         return total
 
-    @checked
+    @check_types
     def number_of_candidates(self, attributes: Names) -> int:
         """Return the number of candidates, known before the study runs."""
         return (self.number_of_groups(attributes) * len(self.rates) + len(self.others)) * self.replicates
 
-    @checked
+    @check_types
     def swap_spec(self, names: Names, constraint: ConstraintSet, rate: float) -> SwapSpec:
         """Return the specification of one candidate, ready to run."""
         return SwapSpec(

@@ -17,10 +17,10 @@ from safeswap.arrays.names import Names
 from safeswap.arrays.table_lines import Axes
 from safeswap.arrays.types import Counts
 from safeswap.errors import InputError, SpecError
-from safeswap.model.columns import ranked_columns, ranked_levels
+from safeswap.model.columns import rank_columns, ranked_levels
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import level_texts
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 MOST_CELLS = 1 << 26
 """The largest number of cells, empty ones included; larger tables are refused."""
@@ -101,7 +101,7 @@ class CountTable:
 
     def __repr__(self) -> str:
         sizes = " × ".join(f"{name} ({size})" for name, size in zip(self.names, self.counts.shape, strict=True))
-        return f"<CountTable {sizes}: {several(self.total, 'record')}>"
+        return f"<CountTable {sizes}: {plural(self.total, 'record')}>"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -146,7 +146,7 @@ def _check_link(one: CountTable, other: CountTable, shared: Names) -> None:
     if differ:
         raise InputError(
             f"the margins that {' × '.join(one.names)} and {' × '.join(other.names)} share do not agree: {differ:,} of "
-            f"{several(margin.size, 'figure')} by {', '.join(shared) or 'total'} differ",
+            f"{plural(margin.size, 'figure')} by {', '.join(shared) or 'total'} differ",
             code="margins-disagree",
             hint="tabulate all tables of a programme from one file, or correct the counts",
             shared=list(shared),
@@ -198,7 +198,7 @@ def tabulate(data: Microdata, names: Sequence[str]) -> CountTable:
     48842
     """
     check_table_names(data, names)
-    columns, sizes = ranked_columns(data, tuple(names))
+    columns, sizes = rank_columns(data, tuple(names))
     if prod(sizes) > MOST_CELLS:
         raise InputError(
             f"the table by {', '.join(names)} would have {prod(sizes):,} cells, at most {MOST_CELLS:,} are possible",
@@ -206,7 +206,7 @@ def tabulate(data: Microdata, names: Sequence[str]) -> CountTable:
             hint="recode attributes to fewer levels, or leave one out",
         )
     packed, possible = cells.pack(columns, sizes)
-    counts = cells.dense_counts(packed, possible).astype(np.int64).reshape(sizes)
+    counts = cells.count_dense(packed, possible).astype(np.int64).reshape(sizes)
     levels = tuple(tuple(level_texts(ranked_levels(data, name))) for name in names)
     padded = tuple(each + (MISSING,) * (size - len(each)) for each, size in zip(levels, sizes, strict=True))
     return CountTable(names=tuple(names), levels=padded, counts=counts)

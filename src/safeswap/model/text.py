@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 
-def several(number: int, one: str, many: str = "") -> str:
+def plural(number: int, one: str, many: str = "") -> str:
     """Return a number with its noun, singular or plural; the plural adds an s unless it is given.
 
     >>> several(1, "pair"), several(2000, "pair"), several(0, "cell is", "cells are")

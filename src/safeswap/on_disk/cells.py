@@ -20,17 +20,17 @@ from safeswap.engines.duckdb.store import limit_bytes
 from safeswap.engines.spilled_cells import SpilledCells, TalliedCells, column_keys, record_words
 from safeswap.errors import InputError
 from safeswap.files.atomic import working_directory
-from safeswap.files.coded_columns import coded_columns, side_by_side
-from safeswap.files.infer import described_files
+from safeswap.files.coded_columns import code_columns, iter_aligned
+from safeswap.files.infer import resolve_file_schema
 from safeswap.files.parquet import ParquetFiles, open_parquet
 from safeswap.files.splice import CannotSplice, other_chunks
-from safeswap.model.columns import aligned_columns, decode_dictionary, different
+from safeswap.model.columns import aligned_columns, decode_dictionary, flag_changes
 from safeswap.model.microdata import Coded, Microdata, smallest_code_type
 from safeswap.model.schema import Schema
 from safeswap.model.score import Comparison, CountedCells, only_numbers_changed
-from safeswap.model.text import several
+from safeswap.model.text import plural
 from safeswap.on_disk.counted_cells import ChangingColumn, cell_attributes, counted_cells
-from safeswap.on_disk.memory import part_of
+from safeswap.on_disk.memory import select_schema
 
 
 def compare_files(
@@ -42,7 +42,7 @@ def compare_files(
     columns.
     """
     first, second = open_parquet(before), open_parquet(after)
-    schema = described_files(first, **reading)
+    schema = resolve_file_schema(first, **reading)
     check_alike(first, second)
     changed = changed_columns(first, second, schema.names)
     own = schema.identifier
@@ -51,11 +51,11 @@ def compare_files(
     for name in changed:
         flags = _flag_different(first, second, name)
         if own is not None and name == own.name and flags.any():
-            raise files_differ("the records of the second file have other identifiers, or another order")
+            raise files_differ_error("the records of the second file have other identifiers, or another order")
         touched |= flags
         differing |= {name} if flags.any() else set()
     names = tuple(attributes) if attributes is not None else schema.categorical
-    described = part_of(schema, [name for name in schema.names if name in names])
+    described = select_schema(schema, [name for name in schema.names if name in names])
     for name in names:
         schema[name]  # an unknown attribute gets its own clear error
     table = first.table(described.names)
@@ -74,12 +74,12 @@ def compare_files(
 def check_alike(first: ParquetFiles, second: ParquetFiles) -> None:
     """Refuse files with different numbers of records, or different columns."""
     if len(first) != len(second) or not first.schema.equals(second.schema):
-        raise files_differ(
-            f"the two files do not fit: {several(len(first), 'record')} and {len(second):,}, or other columns"
+        raise files_differ_error(
+            f"the two files do not fit: {plural(len(first), 'record')} and {len(second):,}, or other columns"
         )
 
 
-def files_differ(message: str) -> InputError:
+def files_differ_error(message: str) -> InputError:
     """Return the refusal of files that do not belong together."""
     return InputError(
         message,
@@ -107,7 +107,7 @@ def _flag_different(first: ParquetFiles, second: ParquetFiles, name: str) -> npt
     theirs = second.table([name]).column(0)
     for start, batch in first.batches([name]):
         mine = pa.chunked_array([batch.column(0)])
-        flags[start : start + len(mine)] = different(*aligned_columns(mine, theirs.slice(start, len(mine))))
+        flags[start : start + len(mine)] = flag_changes(*aligned_columns(mine, theirs.slice(start, len(mine))))
     return flags
 
 
@@ -145,7 +145,7 @@ def count_files(
     Records correspond by position; one that changed in any column counts as having taken part.
     """
     first, second = open_parquet(before), open_parquet(after)
-    schema = described_files(first, **reading)
+    schema = resolve_file_schema(first, **reading)
     check_alike(first, second)
     names = cell_attributes(schema, attributes)
     changed = changed_columns(first, second, schema.names)
@@ -153,12 +153,12 @@ def count_files(
         found = dict(zip(changed, threads.map(lambda name: _changes(first, second, name), changed), strict=True))
     own = schema.identifier
     if own is not None and own.name in found and len(found[own.name][0]):
-        raise files_differ("the records of the second file have other identifiers, or another order")
+        raise files_differ_error("the records of the second file have other identifiers, or another order")
     touched = np.zeros(len(first), dtype=np.bool_)
     for rows, _ in found.values():
         touched[rows] = True
     rows = np.flatnonzero(touched)
-    coded = coded_columns(first, names)
+    coded = code_columns(first, names)
     if any(coded[name].has_missing or (name in found and found[name][1].null_count) for name in names):
         return None
     columns = {name: _changing_column(coded[name], found.get(name), rows) for name in names}
@@ -169,8 +169,8 @@ def count_files(
 
 def _changes(first: ParquetFiles, second: ParquetFiles, name: str) -> Changes:
     rows, values = [np.zeros(0, np.int64)], []
-    for start, mine, theirs in side_by_side(first, second, name):
-        flags = different(*aligned_columns(pa.chunked_array([mine]), pa.chunked_array([theirs])))
+    for start, mine, theirs in iter_aligned(first, second, name):
+        flags = flag_changes(*aligned_columns(pa.chunked_array([mine]), pa.chunked_array([theirs])))
         found = np.flatnonzero(flags)
         if len(found):
             rows.append(found + start)
@@ -211,7 +211,7 @@ def count_in_duckdb(
     """
     limit_bytes(memory_limit)
     first, second = open_parquet(before), open_parquet(after)
-    schema = described_files(first, **reading)
+    schema = resolve_file_schema(first, **reading)
     check_alike(first, second)
     names = cell_attributes(schema, attributes)
     changed = tuple(changed_columns(first, second, schema.names))
@@ -243,7 +243,7 @@ def count_in_spark(
     from safeswap.on_disk.spark import spark_session
 
     first, second = open_parquet(before), open_parquet(after)
-    schema = described_files(first, **reading)
+    schema = resolve_file_schema(first, **reading)
     _check_same_columns(first, second)
     names = cell_attributes(schema, attributes)
     if schema.identifier is None:
@@ -253,7 +253,7 @@ def count_in_spark(
     first.check_unchanged()
     second.check_unchanged()
     if found.records != len(first):
-        raise files_differ("the records of the second file have other identifiers")
+        raise files_differ_error("the records of the second file have other identifiers")
     totals = {"untouched": found.untouched, "moved": found.moved, "changed": found.changed}
     return as_counted(schema, names, found.cells, only_numbers=found.only_numbers, **totals)
 
@@ -286,10 +286,10 @@ class _Seen:
         touched = np.zeros(mine.num_rows, dtype=np.bool_)
         for name in self._changed:
             sides = (pa.chunked_array([side.column(name)]) for side in (mine, theirs))
-            flags = different(*aligned_columns(*sides))
+            flags = flag_changes(*aligned_columns(*sides))
             if flags.any():
                 if name == self._own:
-                    raise files_differ("the records of the second file have other identifiers, or another order")
+                    raise files_differ_error("the records of the second file have other identifiers, or another order")
                 self.differ.add(name)
                 touched |= flags
         rows = pa.array(np.flatnonzero(touched))
@@ -309,6 +309,6 @@ class _Seen:
 def _check_same_columns(first: ParquetFiles, second: ParquetFiles) -> None:
     """Compare names and numbers of records only: Spark writes its own types."""
     if len(first) != len(second) or first.schema.names != second.schema.names:
-        raise files_differ(
-            f"the two files do not fit: {several(len(first), 'record')} and {len(second):,}, or other columns"
+        raise files_differ_error(
+            f"the two files do not fit: {plural(len(first), 'record')} and {len(second):,}, or other columns"
         )

@@ -11,11 +11,11 @@ import numpy as np
 
 from safeswap.arrays import cells, sparse
 from safeswap.arrays import sparse as hashing
-from safeswap.arrays.cells import JointCounts, dense_counts, is_dense
+from safeswap.arrays.cells import JointCounts, count_dense, is_dense
 from safeswap.arrays.compiled import njit
-from safeswap.arrays.geography import parents
+from safeswap.arrays.geography import find_parents
 from safeswap.arrays.names import Names
-from safeswap.arrays.threads import run_all, spans
+from safeswap.arrays.threads import run_all, split_runs
 from safeswap.arrays.types import Codes, Int64s, Rows, UInt64s
 from safeswap.measures.base import require_cells
 from safeswap.model.schema import Schema
@@ -38,7 +38,7 @@ _UNEVEN = 32
 
 @dataclass(frozen=True, eq=False)
 class CellChanges:
-    """Counts before and after as of :func:`safeswap.arrays.cells.changed_counts`, and the small cells after.
+    """Counts before and after as of :func:`safeswap.arrays.cells.count_changed_cells`, and the small cells after.
 
     ``cells[s]`` is the number of cells that hold s records after, ``untouched[s]`` the number of these records that
     took no part; both for s below a limit.
@@ -71,8 +71,8 @@ def cell_changes(codes: Codes, possible: int, rows: Int64s, now: Codes, limit: i
 
 
 def _dense(codes: Codes, possible: int, movements: tuple[UInt64s, UInt64s, UInt64s], limit: int) -> CellChanges:
-    before = dense_counts(codes, possible)
-    left, entered, stayed = (dense_counts(each, possible) for each in movements)
+    before = count_dense(codes, possible)
+    left, entered, stayed = (count_dense(each, possible) for each in movements)
     after = before - left + entered
     occupied = np.flatnonzero(before | after)
     first, second = (counts[occupied].astype(np.int64) for counts in (before, after))
@@ -102,7 +102,7 @@ def _sparse(
     most = int(begins[-1])
     names, before, after = np.empty(most, np.uint64), np.empty(most, np.int64), np.empty(most, np.int64)
     found = np.zeros(begins.size - 1, np.int64)
-    parts = sparse.stretches(record_starts, spans(codes.size))
+    parts = sparse.split_partitions(record_starts, split_runs(codes.size))
     small = np.zeros((len(parts), 2, limit), np.int64)
 
     def count(s: int) -> None:
@@ -119,7 +119,7 @@ def _sparse(
 
     run_all(count, range(len(parts)))
     places = np.repeat(begins[:-1], found) + np.arange(found.sum()) - np.repeat(np.cumsum(found) - found, found)
-    cells = sparse.unscrambled(names[places])
+    cells = sparse.unscramble(names[places])
     order = np.argsort(cells)
     places = places[order]
     rest = codes.size - int(before[places].sum())
@@ -157,7 +157,7 @@ def _spread_in_order(codes: UInt64s, width: np.uint64, parts: int) -> tuple[UInt
 
 def _spread(codes: Codes, shift: np.uint64, bits: int) -> tuple[UInt64s, Int64s]:
     """Return the scrambled codes by partition, and the start of each partition."""
-    runs = spans(codes.size)
+    runs = split_runs(codes.size)
     sizes = np.zeros((len(runs), 1 << bits), np.int64)
     run_all(lambda r: hashing.partition_sizes(codes[slice(*runs[r])], shift, sizes[r]), range(len(runs)))
     starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes.sum(axis=0))])
@@ -349,7 +349,7 @@ class _Tried:
 
 
 def _determines(fine: ChangingColumn, coarse: ChangingColumn, rows: Rows) -> bool:
-    around = parents(fine.before, coarse.before, fine.cardinality)
+    around = find_parents(fine.before, coarse.before, fine.cardinality)
     if around is None:
         return False
     if fine.after is None and coarse.after is None:

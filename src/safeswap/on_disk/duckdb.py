@@ -22,14 +22,14 @@ from safeswap.engines.identity import column_blocks, column_identity
 from safeswap.engines.spilled_cells import SpilledCells, column_keys, record_words
 from safeswap.engines.stream import RecordStream, rows_per_batch
 from safeswap.errors import InputError
-from safeswap.files.identifiers import missing_positions, positions_of, positions_told
+from safeswap.files.identifiers import describe_positions, find_missing, positions_of
 from safeswap.files.parquet import ParquetFiles, open_parquet
-from safeswap.model.columns import aligned_columns, different
+from safeswap.model.columns import aligned_columns, flag_changes
 from safeswap.model.invariant import Finding, Invariant
-from safeswap.model.text import several
+from safeswap.model.text import plural
 from safeswap.on_disk.cells import zip_batches
 from safeswap.on_disk.job import RewrittenFile, check_promises, check_separate
-from safeswap.on_disk.memory import part_of
+from safeswap.on_disk.memory import select_schema
 from safeswap.on_disk.value_changes import check_memory
 
 
@@ -52,7 +52,7 @@ class DuckDBFile(RewrittenFile):
     def open(self, read: Names) -> None:
         """Open the columns for streaming, and check the identifier."""
         identity_key = keyed.derive(self.job.key.secret, "identity")
-        self.stream = RecordStream(self.files, part_of(self.schema, read))
+        self.stream = RecordStream(self.files, select_schema(self.schema, read))
         self.records = DuckDBRecords(self.stream, self.store, identity_key=identity_key)
         self._word_key = keyed.derive(self.job.key.secret, "cells")
         self._check_identifier(identity_key)
@@ -135,7 +135,7 @@ class DuckDBFile(RewrittenFile):
         ascending, last, absent = True, None, []
         for start, batch in self.files.batches([own.name]):
             column = pa.chunked_array([batch.column(0)])
-            absent += (missing_positions(column, own.missing)[:5] + start).tolist()
+            absent += (find_missing(column, own.missing)[:5] + start).tolist()
             identity = column_identity(column, identity_key) if not absent else np.zeros(0, dtype=np.int64)
             ascending &= identity.ndim == 1 and bool(
                 (identity[1:] > identity[:-1]).all()
@@ -158,7 +158,7 @@ class DuckDBFile(RewrittenFile):
         shared, first = find_repeated(store, table)
         store.drop(table)
         if shared:
-            message = f"{several(shared, 'record shares', 'records share')} an identifier {name!r} with another"
+            message = f"{plural(shared, 'record shares', 'records share')} an identifier {name!r} with another"
             raise _bad_identifier("duplicate-identifier", message, name, first)
 
 
@@ -252,7 +252,7 @@ class DuckDBEvidence:
         if pa.types.is_floating(kind):  # compare levels, as in the exchange
             flags: npt.NDArray[np.bool_] = self._stream.codes(name, before) != self._stream.codes(name, after)
             return flags
-        return different(*aligned_columns(pa.chunked_array([before]), pa.chunked_array([after])))
+        return flag_changes(*aligned_columns(pa.chunked_array([before]), pa.chunked_array([after])))
 
 
 class _Changes:
@@ -302,7 +302,7 @@ def _changed_rows(before: list[UInt32s], after: list[UInt32s]) -> Rows:
 def _bad_identifier(code: str, message: str, name: str, rows: list[int]) -> InputError:
     positions = np.array(rows, dtype=np.int64)
     return InputError(
-        f"{message}, the first in {positions_told(positions, None)}",
+        f"{message}, the first in {describe_positions(positions, None)}",
         code=code,
         hint="an identifier must be there in every record and unique; name another column",
         column=name,

@@ -11,7 +11,7 @@ from safeswap.errors import EngineError, SpecError
 from safeswap.methods.base import Method
 from safeswap.methods.exchange import ExchangingMethod
 from safeswap.methods.value_change import ValueChangingMethod
-from safeswap.model.checked import checked
+from safeswap.model.checked import check_types
 from safeswap.model.schema import Schema
 from safeswap.on_disk.job import OpenFile
 
@@ -22,7 +22,7 @@ ENGINES = {
 }
 
 
-@checked
+@check_types
 def find_engine(name: str) -> type[OpenFile]:
     """Return the engine of that name.
 

@@ -18,7 +18,7 @@ from safeswap.arrays.types import Rows
 from safeswap.engines.base import Drawn, Need, Records
 from safeswap.errors import EngineError, UnsafeRelease
 from safeswap.files.parquet import ParquetFiles, open_parquet
-from safeswap.files.rewrite import Written, rewrite, unchanged
+from safeswap.files.rewrite import Written, find_changed, rewrite
 from safeswap.model.evidence import PairEvidence
 from safeswap.model.invariant import Finding, Invariant, PairPromise
 from safeswap.model.key import Key
@@ -195,7 +195,7 @@ class RewrittenOutput(RecordedOutput):
         same = [each.groups for each in result.parts] == [each.groups for each in self.files.parts]
         if not (same and result.schema.equals(self.written_schema or self.files.schema)):
             return others
-        return unchanged(self.files, self._written, others)
+        return find_changed(self.files, self._written, others)
 
 
 class PairsDigest:

@@ -43,7 +43,7 @@ def keep(
     from safeswap.files.atomic import atomic_write
     from safeswap.files.write import write
 
-    with both_or_neither(audit, output) as records, atomic_write(output, force=force) as part:
+    with write_both(audit, output) as records, atomic_write(output, force=force) as part:
         try:
             write(masked, part, force=True)
         except OutputError as error:  # it names the temporary file
@@ -105,7 +105,7 @@ def recall(original: Path, masked_file: Path, *, audit: Path) -> Masked:
     kept = read_audit_record(record)
     schema = Schema.model_validate(read_audit_json(record)["schema"])
     options: dict[str, Any] = _from_notes(kept.notes["reading"])
-    past = past_of(digest_of(original), audit, kept.notes, own=own)
+    past = find_past_steps(digest_of(original), audit, kept.notes, own=own)
     before = replace(read(original, schema=schema, **options), past=past)
     layout: dict[str, Any] = {**_layout_of(masked_file)}
     described = Schema.model_validate(kept.notes["masked_schema"]) if "masked_schema" in kept.notes else schema
@@ -122,7 +122,7 @@ def recall(original: Path, masked_file: Path, *, audit: Path) -> Masked:
     return Masked(original=before, data=after, spec=spec, plan=plan, audit=kept.audit)
 
 
-def past_of(digest: str, audit: Path, notes: Mapping[str, Any], *, own: str) -> tuple[PastStep, ...]:
+def find_past_steps(digest: str, audit: Path, notes: Mapping[str, Any], *, own: str) -> tuple[PastStep, ...]:
     """Return the earlier steps of the file with this digest, from its notes or the records in the audit directory.
 
     If the source of a masking is itself a masked file, its record is in the same directory, and so on to the original.
@@ -172,7 +172,7 @@ def _record_of(digest: str, audit: Path) -> Path:
 
 
 @contextmanager
-def both_or_neither(audit: Path | None, output: Path, *, new: Sequence[Path] = ()) -> Iterator[list[Path]]:
+def write_both(audit: Path | None, output: Path, *, new: Sequence[Path] = ()) -> Iterator[list[Path]]:
     """Guard the writing of an output and its record into the audit directory, which is created if needed.
 
     The block adds its record to the list before it writes it: others may write to the directory at the same time. If it
@@ -279,11 +279,11 @@ def _cast_like(after: Microdata, before: Microdata, described: Schema, as_text: 
 
 def _shared(before: pa.ChunkedArray, after: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return the column before if nothing in it has changed: one copy is held, and verified and coded once."""
-    from safeswap.model.columns import aligned_columns, different
+    from safeswap.model.columns import aligned_columns, flag_changes
 
     if len(before) != len(after) or _value_type(before.type) != _value_type(after.type):
         return after
-    return after if different(*aligned_columns(before, after)).any() else before
+    return after if flag_changes(*aligned_columns(before, after)).any() else before
 
 
 def _value_type(kind: pa.DataType) -> pa.DataType:

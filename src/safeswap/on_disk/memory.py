@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 from safeswap.arrays import pairing
-from safeswap.arrays.cells import MOST_CELLS, joint_counts
+from safeswap.arrays.cells import MOST_CELLS, count_cells_jointly
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Rows
 from safeswap.engines.base import Drawn, Need
 from safeswap.engines.memory import MemoryRecords, exchange
-from safeswap.files.coded_columns import as_column, coded_column, coded_columns, holds
+from safeswap.files.coded_columns import as_column, code_columns, code_file_column, equals_codes
 from safeswap.files.identifiers import check_identifier
 from safeswap.files.parquet import ParquetFiles, open_parquet
 from safeswap.model.audit import Audit, Exchange
@@ -36,7 +36,7 @@ from safeswap.on_disk.counted_cells import (
 from safeswap.on_disk.job import RewrittenFile
 
 
-def part_of(schema: Schema, names: Sequence[str]) -> Schema:
+def select_schema(schema: Schema, names: Sequence[str]) -> Schema:
     """Return the schema of some columns."""
     return Schema(name=schema.name, label=schema.label, attributes=tuple(schema[name] for name in names))
 
@@ -50,11 +50,11 @@ def load_columns(files: ParquetFiles, schema: Schema, named: set[str]) -> Microd
     categorical = [name for name in names if schema[name].kind.is_categorical]
     with ThreadPoolExecutor(1) as aside:
         reading = aside.submit(files.table, [name for name in names if name not in categorical])
-        coded = _keep_codes(coded_columns(files, categorical))
+        coded = _keep_codes(code_columns(files, categorical))
         parts = [files.table([name for name in categorical if name not in coded]), reading.result()]
     columns = {name: as_column(each) for name, each in coded.items()}
     columns |= {name: column for part in parts for name, column in zip(part.column_names, part.columns, strict=True)}
-    data = Microdata(pa.table({name: columns[name] for name in names}), part_of(schema, names), None, coded)
+    data = Microdata(pa.table({name: columns[name] for name in names}), select_schema(schema, names), None, coded)
     if own is not None:
         check_identifier(data.table.column(own.name), name=own.name, missing=own.missing, file=str(files.root))
     return data
@@ -116,7 +116,7 @@ class MemoryFile(RewrittenFile):
     def count_cells(self, limit: int) -> CountedCells:
         """Count the cells before and after, from the held columns and one pass over the others."""
         names = cell_attributes(self.schema, self.job.attributes)
-        others = coded_columns(self.files, [name for name in names if name not in self.before.attributes])
+        others = code_columns(self.files, [name for name in names if name not in self.before.attributes])
         columns = {name: self._column(name, others.get(name)) for name in names}
         numbers = only_numbers_changed(self.schema, [name for name in self.exchanged if self._differs(name)])
         counted = counted_cells(self.schema, names, columns, self.rows, limit=limit, only_numbers=numbers)
@@ -143,7 +143,7 @@ class MemoryFile(RewrittenFile):
             columns.append(take_rows(held, self.rows) if held else _as_changing(code_column(others.pop(name))))
         was, now, *_ = pack_cells(columns, np.arange(len(self.rows)))
         moved = was != now
-        return int(np.count_nonzero(moved)) - net_change(joint_counts([was[moved]], [now[moved]], [MOST_CELLS]))
+        return int(np.count_nonzero(moved)) - net_change(count_cells_jointly([was[moved]], [now[moved]], [MOST_CELLS]))
 
     def _column(self, name: str, other: Coded | None) -> ChangingColumn:
         if other is not None:
@@ -165,9 +165,9 @@ class MemoryFile(RewrittenFile):
         if not pa.types.is_dictionary(before.type) or before.null_count:
             return written.table([name]).column(0)
         meant = self.after.coded(name)
-        if holds(written, name, meant):  # the data read equal these codes, value by value
+        if equals_codes(written, name, meant):  # the data read equal these codes, value by value
             return as_column(meant)
-        coded = coded_column(written, name, known=before.chunk(0).dictionary)
+        coded = code_file_column(written, name, known=before.chunk(0).dictionary)
         return as_column(coded) if not coded.has_missing else written.table([name]).column(0)
 
     def _audit(self) -> Audit:

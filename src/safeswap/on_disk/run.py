@@ -15,7 +15,7 @@ from safeswap.arrays.names import Names
 from safeswap.engines.base import Drawn
 from safeswap.errors import UnsafeRelease
 from safeswap.files.atomic import PRIVATE_DIRECTORY, atomic_directory, atomic_write
-from safeswap.files.infer import described_files
+from safeswap.files.infer import resolve_file_schema
 from safeswap.files.parquet import ParquetFiles, open_parquet
 from safeswap.methods.base import Method
 from safeswap.methods.exchange import ExchangingMethod
@@ -24,11 +24,11 @@ from safeswap.model.invariant import Finding, Invariant
 from safeswap.model.masked import MaskedFile
 from safeswap.model.schema import Schema
 from safeswap.model.score import Assessment
-from safeswap.model.text import several
+from safeswap.model.text import plural
 from safeswap.on_disk.audit_record import AUDIT
 from safeswap.on_disk.engines import check_supported, find_engine
 from safeswap.on_disk.job import Announcement, Job, OpenFile, Output, RewrittenFile
-from safeswap.on_disk.masking import both_or_neither, steps_of
+from safeswap.on_disk.masking import steps_of, write_both
 from safeswap.on_disk.value_changes import ChangedFile
 
 _REPORTED = ("records", "asked", "feasible", "at_most", "made", "compensating", "releasable", "facts")
@@ -40,7 +40,7 @@ def mask_files(job: Job) -> MaskedFile:
     engine = find_engine(job.engine)
     check_supported(engine, method)
     files = open_parquet(job.source)
-    schema = described_files(files, **job.reading)
+    schema = resolve_file_schema(files, **job.reading)
     check_supported(engine, method, schema=schema)
     with (
         _output(job, files, whole=engine.writes_directories) as (part, work, records),
@@ -128,7 +128,7 @@ def _output(job: Job, files: ParquetFiles, *, whole: bool) -> Iterator[tuple[Pat
     is_directory = files.is_directory or whole
     new = atomic_directory if is_directory else atomic_write
     options: dict[str, Any] = {"marker": "_SUCCESS"} if is_directory else {}
-    with both_or_neither(job.audit, job.target) as records, new(job.target, force=job.force, **options) as part:
+    with write_both(job.audit, job.target) as records, new(job.target, force=job.force, **options) as part:
         work = part.parent / f"{part.stem}.work"
         work.mkdir(mode=PRIVATE_DIRECTORY)
         try:
@@ -141,12 +141,12 @@ def _output(job: Job, files: ParquetFiles, *, whole: bool) -> Iterator[tuple[Pat
 
 def _assess(job: Job, output: Output) -> Assessment | None:
     """Return the requested figures if they follow from what the engine holds; else None: the files must be compared."""
-    from safeswap.measures.base import most_small, scored
+    from safeswap.measures.base import largest_small, score_counts
 
     chosen = [registry.measure(name) for name in job.measures]
-    limit = most_small(chosen)
+    limit = largest_small(chosen)
     counted = None if limit is None else output.count_cells(limit)
-    return None if counted is None else scored(chosen, counted, leave_out=True)
+    return None if counted is None else score_counts(chosen, counted, leave_out=True)
 
 
 def _verify(output: Output, part: Path, promises: tuple[Invariant, ...]) -> tuple[Finding, ...]:
@@ -155,7 +155,7 @@ def _verify(output: Output, part: Path, promises: tuple[Invariant, ...]) -> tupl
         invariant="CopiedColumns",
         sentence="Every column in which nothing was to change is in the new file as in the old one.",
         ok=not wrong,
-        problem=f"{several(len(wrong), 'column is', 'columns are')} not as before: {', '.join(wrong[:5])}"
+        problem=f"{plural(len(wrong), 'column is', 'columns are')} not as before: {', '.join(wrong[:5])}"
         if wrong
         else "",
     )

@@ -18,7 +18,7 @@ from safeswap.engines.spark.exchange import Compared, Exchanges
 from safeswap.engines.spark.session import NEEDED, own_session
 from safeswap.errors import EngineError, InputError
 from safeswap.model.invariant import Finding, Invariant
-from safeswap.model.text import several
+from safeswap.model.text import plural
 from safeswap.on_disk.job import OpenFile, RecordedOutput, check_promises, check_separate
 
 
@@ -152,14 +152,14 @@ def _check_identifier(records: SparkRecords) -> None:
     absent, ascends = records.count_absent(tuple(own.missing))
     if absent:
         raise InputError(
-            f"{several(absent, 'record has', 'records have')} no identifier {own.name!r}",
+            f"{plural(absent, 'record has', 'records have')} no identifier {own.name!r}",
             code="missing-identifier",
             hint="give every record an identifier",
             column=own.name,
         )
     if not ascends and (number := records.count_repeated()):
         raise InputError(
-            f"{several(number, 'record shares', 'records share')} an identifier {own.name!r} with another",
+            f"{plural(number, 'record shares', 'records share')} an identifier {own.name!r} with another",
             code="duplicate-identifier",
             hint="an identifier must be unique; name another column",
             column=own.name,

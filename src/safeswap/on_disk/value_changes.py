@@ -23,17 +23,17 @@ from safeswap.arrays.types import Flags, Rows
 from safeswap.engines.base import Drawn
 from safeswap.engines.stream import rows_per_batch
 from safeswap.errors import EngineError
-from safeswap.files.columns import settled
+from safeswap.files.columns import normalise_table
 from safeswap.files.parquet import ParquetFiles, open_parquet
 from safeswap.methods.value_change import Draws, FileFacts, ValueChangingMethod, is_other_kind
 from safeswap.model.audit import Audit, Replacement
-from safeswap.model.columns import aligned_columns, decode_dictionary, different
+from safeswap.model.columns import aligned_columns, decode_dictionary, flag_changes
 from safeswap.model.invariant import Finding, Invariant, verify
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Schema
 from safeswap.on_disk.audit_record import REPLACED
 from safeswap.on_disk.job import Job, RewrittenFile, RewrittenOutput
-from safeswap.on_disk.memory import part_of
+from safeswap.on_disk.memory import select_schema
 
 
 def check_memory(files: ParquetFiles, names: Names, copies: int, limit: int) -> None:
@@ -74,7 +74,7 @@ class ChangedFile(RewrittenOutput):
         # A recode without steps reads nothing: then some column is written again as it is.
         self._read = tuple(name for name in self.schema.names if name in named.read) or self.schema.names[:1]
         opened.check_loadable(self._read, method.copies)
-        self.before = Microdata(self.files.table(self._read), part_of(self.schema, self._read))
+        self.before = Microdata(self.files.table(self._read), select_schema(self.schema, self._read))
         self.method = method
         self.facts: FileFacts = method.facts(self.before, job.spec)
         self.promises = method.invariants(self.before, job.spec)
@@ -113,7 +113,7 @@ class ChangedFile(RewrittenOutput):
                 changed = np.zeros(len(batch), dtype=np.bool_)
                 for name, column in columns.items():
                     types.add(name, column)
-                    flags = different(*aligned_columns(batch.table.column(name), column))
+                    flags = flag_changes(*aligned_columns(batch.table.column(name), column))
                     spilled.add(name, start, batch.table.column(name), flags)
                     changed |= flags
                 made += int(np.count_nonzero(changed))
@@ -132,7 +132,7 @@ class ChangedFile(RewrittenOutput):
         """Yield in order: first record, the columns read, and the new columns."""
         own = self.schema.identifier
         names = [n for n in self.schema.names if n in self._read or (own is not None and n == own.name)]
-        described = part_of(self.schema, names)
+        described = select_schema(self.schema, names)
         draws = Draws(
             key=self.job.key,
             method=self.method.name,
@@ -279,5 +279,5 @@ def _writer(path: Path, schema: pa.Schema) -> Any:
 
 def _plain(table: pa.Table) -> pa.Table:
     """Return the table as it is read whole, with text decoded."""
-    table = settled(table)
+    table = normalise_table(table)
     return pa.table({name: decode_dictionary(table.column(name)) for name in table.column_names})

@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import Any
 
 from safeswap.errors import InputError, SpecError
-from safeswap.files.sources import existing_file, unreadable
+from safeswap.files.sources import existing_file, unreadable_error
 from safeswap.methods.recode.hierarchy import Hierarchy
 from safeswap.methods.recode.steps import GlobalRecode, Otherwise, Span
-from safeswap.model.checked import checked
+from safeswap.model.checked import check_types
 
 _LARGEST = 2**24
 _KEYWORD = re.compile(r"<\s*(\w+)\s*>(.*)")
@@ -35,7 +35,7 @@ _PARTS = re.compile(r"""(?:"[^"]*"|'[^']*'|[^,])+""")
 _WORDS = re.compile(r""""[^"]*"|'[^']*'|-|[^-"']+""")
 
 
-@checked
+@check_types
 def read_grc(path: str | os.PathLike[str], attribute: str, *, otherwise: Otherwise = "keep") -> GlobalRecode:
     """Read an ARGUS recode file as a step on an attribute.
 
@@ -99,7 +99,7 @@ def read_codelist(path: str | os.PathLike[str]) -> dict[str, str]:
     return found
 
 
-@checked
+@check_types
 def read_hierarchy(path: str | os.PathLike[str]) -> Hierarchy:
     """Read a tree of codes: indented (``.hrc`` and others), or a ``.csv`` with a line per finest code and its parents.
 
@@ -190,7 +190,7 @@ def _lines(file: Path, *, strip: bool = True) -> Iterator[tuple[int, str]]:
             raise _bad(file, "the file is too large for a list of codes")
         content = file.read_bytes()
     except OSError as error:
-        raise unreadable(file, error) from None
+        raise unreadable_error(file, error) from None
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:

@@ -15,15 +15,15 @@ import pyarrow.compute as pc
 
 from safeswap.arrays.types import Counts, Rows
 from safeswap.errors import InputError, SpecError
-from safeswap.files.columns import settled
-from safeswap.files.frames import NATIVE, from_frame, native_of
+from safeswap.files.columns import normalise_table
+from safeswap.files.frames import NATIVE, find_handler, from_frame
 from safeswap.files.read import is_frame
 from safeswap.files.write import write
 from safeswap.methods.safe.spec import SafeTables
 from safeswap.model.microdata import Microdata, code_column
 from safeswap.model.schema import level_texts
 from safeswap.model.table import MISSING, MOST_CELLS, CountTable, Programme, long_table, tabulate, whole_counts
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 COUNT = "count"
 
@@ -66,7 +66,7 @@ def long_counts(source: Any, *, count: str = COUNT, **options: Any) -> LongCount
     sizes = [each.cardinality for each in coded]
     if prod(sizes) > MOST_CELLS:
         raise InputError(
-            f"the table would have {several(prod(sizes), 'cell')}, at most {MOST_CELLS:,} are possible",
+            f"the table would have {plural(prod(sizes), 'cell')}, at most {MOST_CELLS:,} are possible",
             code="too-many-cells",
             hint="merge levels, or leave out a variable",
         )
@@ -104,9 +104,9 @@ def to_long(result: SafeTables, *, number: int = 0, like: Any = None) -> Any:
     else:
         made = _update_rows(origin, changed.after.counts)
     if like is None:
-        native = NATIVE["arrow"] if origin is None or origin.frame is None else native_of(_native(origin.frame))
+        native = NATIVE["arrow"] if origin is None or origin.frame is None else find_handler(_native(origin.frame))
     else:
-        native = NATIVE[like] if isinstance(like, str) else native_of(_native(like))
+        native = NATIVE[like] if isinstance(like, str) else find_handler(_native(like))
     return native.from_arrow(made)
 
 
@@ -140,7 +140,7 @@ def _update_rows(origin: LongCounts, counts: Counts) -> pa.Table:
 
 def _rows(source: Any, options: dict[str, Any]) -> pa.Table:
     if is_frame(source):
-        return settled(from_frame(source))
+        return normalise_table(from_frame(source))
     from safeswap.files.read import read
 
     return read(source, **options).table
@@ -170,7 +170,7 @@ def _refuse_repeated(cells: Rows, names: tuple[str, ...]) -> None:
     repeated = len(cells) - len(np.unique(cells))
     if repeated:
         raise InputError(
-            f"{several(repeated, 'row repeats', 'rows repeat')} a cell by {', '.join(names)}",
+            f"{plural(repeated, 'row repeats', 'rows repeat')} a cell by {', '.join(names)}",
             code="repeated-cell",
             hint="give each cell one row; leave totals out, they follow from the cells",
             rows=repeated,

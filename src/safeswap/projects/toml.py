@@ -16,8 +16,8 @@ from typing import Any
 from safeswap import registry
 from safeswap.errors import InputError, SafeswapError, SpecError
 from safeswap.files.atomic import PRIVATE_FILE, atomic_write
-from safeswap.files.sources import existing_file, unreadable
-from safeswap.methods.recode.recipe import Recipe, RecipeStep, at_step
+from safeswap.files.sources import existing_file, unreadable_error
+from safeswap.methods.recode.recipe import Recipe, RecipeStep, add_step_number
 from safeswap.methods.recode.steps import STEPS, as_step
 from safeswap.model.study import StudySpec
 from safeswap.projects.argus import read_grc, read_hierarchy
@@ -42,7 +42,7 @@ def load_toml(file: Path, *, what: str, largest: int, bad: Callable[..., InputEr
     except UnicodeDecodeError:
         raise bad(file, "the file is not UTF-8 text") from None
     except OSError as error:
-        raise unreadable(file, error) from None
+        raise unreadable_error(file, error) from None
     except tomllib.TOMLDecodeError as error:
         # Only the position is used: the parser's message may quote the file.
         if (place := _AT_LINE.search(str(error))) is None:
@@ -116,7 +116,7 @@ def read_recipe(path: str | os.PathLike[str]) -> Recipe:
         try:
             steps.append(_make_step(values, file.parent))
         except SafeswapError as error:
-            located = at_step(error, number)
+            located = add_step_number(error, number)
             fields = {**located.fields, "file": str(file)}
             raise type(error)(f"{file.name!r}, {located.message}", code=error.code, hint=error.hint, **fields) from None
     return Recipe(tuple(steps))

@@ -30,13 +30,13 @@ from typing import Any
 from safeswap.errors import InputError, SpecError
 from safeswap.files.atomic import atomic_write
 from safeswap.files.read import read
-from safeswap.files.sources import existing_file, unreadable
+from safeswap.files.sources import existing_file, unreadable_error
 from safeswap.files.write import write_csv
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
 from safeswap.model.spec import Role, SwapSpec
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 FILES = ("data", "description", "specification", "log", "output")
 _SETTING = re.compile(r"([a-z][a-z-]*)\s*=\s*(\S.*)", re.ASCII)
@@ -94,7 +94,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
         position = 1 + error.object[: error.start].count(b"\n")
         raise bad_line(file, position, "the file is not UTF-8 text") from None
     except OSError as error:
-        raise unreadable(file, error) from None
+        raise unreadable_error(file, error) from None
     # Split at line feeds only: a name may contain other characters that count as line ends.
     for number, line in enumerate(text.split("\n"), start=1):
         stripped = line.strip(" \t\r")
@@ -238,7 +238,7 @@ class Project:
             raise _disagree(self, "the data hold the attributes in another order than the description")
         if len(data) != self.records:
             raise _disagree(
-                self, f"the data hold {several(len(data), 'record')}, the specification says {self.records:,}"
+                self, f"the data hold {plural(len(data), 'record')}, the specification says {self.records:,}"
             )
         return data
 

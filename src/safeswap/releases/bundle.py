@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from safeswap.files.atomic import atomic_directory
-from safeswap.files.labelled import not_kept
+from safeswap.files.labelled import list_losses
 from safeswap.files.manifest import MANIFEST, Manifest, allowed_files, sum_file
 from safeswap.model.release import Release
 from safeswap.releases.public_data import check_format, write_data
@@ -85,7 +85,7 @@ def fill_bundle(release: Release, directory: Path, *, data_format: str) -> Bundl
     for path in directory.iterdir():
         path.chmod(PUBLIC_FILE)
     described = release.schema.model_copy(update={"label": ""})  # the title is in the dictionary
-    lost = not_kept(release.table, f".{data_format}", schema=described)
+    lost = list_losses(release.table, f".{data_format}", schema=described)
     warnings = (warning("not-kept", f"a {data_format} file does not keep {what}") for what in lost)
     remarks = (*refuse_if_any(scan_bundle(directory, release)), *warnings)
     return Bundle(directory=directory, manifest_sha256=sum_file(directory / MANIFEST)[1], remarks=remarks)

@@ -35,11 +35,11 @@ from safeswap.errors import InputError, OutputError, SpecError
 from safeswap.files.atomic import PRIVATE_DIRECTORY, PRIVATE_FILE
 from safeswap.files.keyfile import read_key, write_key
 from safeswap.model.audit import Audit, replay
-from safeswap.model.columns import aligned_columns, different
+from safeswap.model.columns import aligned_columns, flag_changes
 from safeswap.model.key import Key
 from safeswap.model.ledger import FORMAT, Entry, Likeness, digest_columns
 from safeswap.model.masked import Masked
-from safeswap.model.text import several
+from safeswap.model.text import plural
 from safeswap.on_disk.audit_record import AUDIT, read_audit
 
 
@@ -72,11 +72,11 @@ class Differencing:
             return "Its audit record is not available, so what comparing the two would show cannot be counted."
         if self.differ is None:
             most = self.touched_earlier + self.touched_now
-            return f"Comparing this release with it would show up to {several(most, 'exchanged record')}."
+            return f"Comparing this release with it would show up to {plural(most, 'exchanged record')}."
         if self.differ == 0:
             return "This release has the same values: it reveals nothing more, in another form."
         return (
-            f"Comparing this release with it shows {several(self.differ, 'record')} with different values: each was "
+            f"Comparing this release with it shows {plural(self.differ, 'record')} with different values: each was "
             f"exchanged in one of the two ({self.touched_earlier:,} then, {self.touched_now:,} now), and the records "
             "in which both agree are very likely true."
         )
@@ -95,7 +95,7 @@ class Differencing:
         }
 
 
-def difference(masked: Masked, likeness: Likeness, earlier: Entry, *, secret: bytes) -> Differencing:
+def compare_releases(masked: Masked, likeness: Likeness, earlier: Entry, *, secret: bytes) -> Differencing:
     """Work out what comparing a new release with an earlier one would reveal, from both confidential records."""
     touched_now = int(np.count_nonzero(masked.audit.touched()))
     directory = Path(earlier.record)
@@ -116,7 +116,7 @@ def _count_differing(masked: Masked, earlier: Audit) -> int:
     flags = np.zeros(len(then), dtype=np.bool_)
     exchanges = (*earlier.exchanges, *masked.audit.exchanges)
     for name in {name for exchange in exchanges for name in exchange.attributes}:
-        flags |= different(*aligned_columns(then.table.column(name), masked.data.table.column(name)))
+        flags |= flag_changes(*aligned_columns(then.table.column(name), masked.data.table.column(name)))
     for replacement in (*earlier.replacements, *masked.audit.replacements):
         flags[replacement.rows] = True  # the values after the earlier masking are not kept: assumed to differ
     return int(np.count_nonzero(flags))

@@ -24,19 +24,19 @@ from safeswap.files.numbering import (
     FEWEST,
     LARGEST_HOUSEHOLD,
     MOSTLY_DISTINCT,
-    follows,
+    is_determined,
     is_ruled_out,
     numbers_households,
     numbers_persons,
     sample_rows,
     split_groups,
 )
-from safeswap.model.columns import bitwise
+from safeswap.model.columns import to_bits
 from safeswap.model.evidence import Evidence
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Coded, Microdata, code_column
 from safeswap.model.schema import Kind
-from safeswap.model.text import several
+from safeswap.model.text import plural
 from safeswap.releases.scan_data import Remark, refusal, warning
 
 _RENUMBERED = (Kind.IDENTIFIER, Kind.HOUSEHOLD)
@@ -84,7 +84,7 @@ class Linkage:
         if not pa.types.is_floating(column.type):
             return data.coded(name)
         if (id(data), name) not in self._codes:
-            self._codes[id(data), name] = code_column(bitwise(column))
+            self._codes[id(data), name] = code_column(to_bits(column))
         return self._codes[id(data), name]
 
     @cached_property
@@ -138,7 +138,9 @@ class Linkage:
 
     def _followed(self, group: str, value: str) -> bool:
         kappa = CONSTANT if self._is_small(group) or self._are_areas(group, value) else _FOLLOWS
-        return self._may_follow(group, value, kappa) and follows(self._before(group), self._before(value), kappa=kappa)
+        return self._may_follow(group, value, kappa) and is_determined(
+            self._before(group), self._before(value), kappa=kappa
+        )
 
     def _count_split(self, group: str, value: str) -> int:
         """Count groups that agreed before and do not now; 0 if they are too few of those with changed records."""
@@ -162,10 +164,10 @@ class Linkage:
 
     def _split_remark(self, group: str, value: str, split: int) -> Remark:
         if self._are_areas(group, value):
-            areas = several(split, f"area of {group!r} lies", f"areas of {group!r} lie")
+            areas = plural(split, f"area of {group!r} lies", f"areas of {group!r} lie")
             message = f"{areas} in more than one area of {value!r}, unlike in the original"
             return refusal("geography-split", message, column=value)
-        groups = several(split, "group", "groups")
+        groups = plural(split, "group", "groups")
         if self._kind(group) is Kind.HOUSEHOLD or self._is_small(group):
             message = (
                 f"records of the same {group!r} have the same {value!r} in the original; in {groups} it was changed "
@@ -216,7 +218,7 @@ class Linkage:
                 continue
             most = "unchanged in most records" if name in self.changed else "unchanged"
             every = "every record" if distinct == self._records else "nearly every record"
-            message = f"{name!r}: {several(distinct, 'distinct value')}, {most}: {every} can be joined on it"
+            message = f"{name!r}: {plural(distinct, 'distinct value')}, {most}: {every} can be joined on it"
             yield warning("joinable", message, column=name)
 
     def _mostly_unchanged(self) -> Sequence[str]:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from safeswap.errors import InputError, SpecError, UnsafeRelease
 from safeswap.files.columns import refuse_nul
 from safeswap.files.labelled import Labelled, read_labelled
-from safeswap.files.manifest import DATA_FORMATS, damaged
+from safeswap.files.manifest import DATA_FORMATS, damaged_error
 from safeswap.files.sources import Format, Limits
 from safeswap.model.release import Release
 from safeswap.model.schema import Kind
@@ -40,7 +40,7 @@ _ROW_GROUP = 1 << 18
 
 def write_data(release: Release, path: Path, data_format: str) -> None:
     """Write the released records. The same release gives the same bytes."""
-    table = storable(release.table, data_format)
+    table = to_storable(release.table, data_format)
     if data_format != "parquet":
         refuse_nul(table)
     if data_format == "csv":
@@ -51,7 +51,7 @@ def write_data(release: Release, path: Path, data_format: str) -> None:
         _write_labelled(table, release, path, data_format)
 
 
-def storable(table: pa.Table, data_format: str) -> pa.Table:
+def to_storable(table: pa.Table, data_format: str) -> pa.Table:
     """Convert columns for which a format has no exact type to text.
 
     >>> import datetime
@@ -82,7 +82,7 @@ def as_labelled(table: pa.Table, data_format: str) -> pa.Table:
     {'n': [1.0, None], 't': ['a', '']}
     """
     columns = []
-    for column in storable(table, data_format).columns:
+    for column in to_storable(table, data_format).columns:
         plain = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
         if pa.types.is_integer(plain.type) or pa.types.is_floating(plain.type):
             numbers = plain.cast(pa.float64())
@@ -98,7 +98,7 @@ def as_stored(release: Release, data_format: str) -> pa.Table:
     """Return the released table as it must be read back from the file."""
     if data_format in ("dta", "sav"):
         return as_labelled(release.table, data_format)
-    return storable(release.table, data_format)
+    return to_storable(release.table, data_format)
 
 
 def _is_bytes(kind: pa.DataType) -> bool:
@@ -228,7 +228,7 @@ class Stored:
         try:
             return read_labelled(self.path, found=found, encoding=None, limits=Limits())
         except InputError:
-            raise damaged("it cannot be read", file=self.path.name) from None
+            raise damaged_error("it cannot be read", file=self.path.name) from None
 
     def pieces(self) -> Iterator[pa.Table]:
         """Yield the records in pieces, in file order."""
@@ -243,7 +243,7 @@ class Stored:
         try:
             return reader(*arguments)
         except (pa.ArrowException, OSError, ValueError, KeyError):
-            raise damaged("it cannot be read", file=self.path.name) from None
+            raise damaged_error("it cannot be read", file=self.path.name) from None
 
     def _csv(self) -> Iterator[pa.Table]:
         from pyarrow import csv

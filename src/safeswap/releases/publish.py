@@ -36,7 +36,7 @@ from safeswap.model.release import (
 from safeswap.model.schema import Kind
 from safeswap.on_disk.audit_record import AUDIT, write_audit
 from safeswap.releases.bundle import Bundle, fill_bundle, public_directory
-from safeswap.releases.ledger import Differencing, LedgerFile, configured_ledger, difference
+from safeswap.releases.ledger import Differencing, LedgerFile, compare_releases, configured_ledger
 from safeswap.releases.linkage import Linkage
 from safeswap.releases.public_data import check_format
 from safeswap.releases.register import FileRegister, enter_table
@@ -358,7 +358,7 @@ def _refuse_second(
 ) -> tuple[Differencing, ...]:
     """Refuse a second release of the same records without a reason; return what comparing the releases reveals."""
     alarms = [(likeness, entry) for likeness, entry in likenesses if likeness.alarm]
-    found = tuple(difference(masked, likeness, entry, secret=ledger.secret) for likeness, entry in alarms)
+    found = tuple(compare_releases(masked, likeness, entry, secret=ledger.secret) for likeness, entry in alarms)
     if found and not terms.second_release.strip():
         raise UnsafeRelease(
             "these records have been released before. " + " ".join(each.sentence for each in found),

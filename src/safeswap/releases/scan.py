@@ -18,9 +18,9 @@ from typing import Any
 import pyarrow as pa
 
 from safeswap.files.labelled import Labelled
-from safeswap.files.manifest import Manifest, check_files, damaged, read_manifest
+from safeswap.files.manifest import Manifest, check_files, damaged_error, read_manifest
 from safeswap.model.release import MOST_LISTED, Release
-from safeswap.model.text import several
+from safeswap.model.text import plural
 from safeswap.releases.public_data import Stored, as_stored
 from safeswap.releases.scan_data import (
     Remark,
@@ -60,9 +60,9 @@ def read_dictionary(directory: Path) -> dict[str, Any]:
         complete = all({"name", "kind", "type", "has_missing"} <= c.keys() for c in dictionary["columns"])
         genuine = dictionary["format"] == DICTIONARY_FORMAT and dictionary_json(dictionary) == data
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise damaged("it is not a data dictionary", file=path.name) from None
+        raise damaged_error("it is not a data dictionary", file=path.name) from None
     if not (keys_are_known and complete and genuine):
-        raise damaged("it has more or less than a data dictionary", file=path.name)
+        raise damaged_error("it has more or less than a data dictionary", file=path.name)
     return dict(dictionary)
 
 
@@ -101,7 +101,7 @@ def _dictionary_remarks(dictionary: Mapping[str, Any], seen: Seen) -> Iterable[R
     for name, values in listed_values(dictionary).items():
         foreign = set(values) - seen.columns[name].texts
         if foreign:
-            message = f"the dictionary lists {several(len(foreign), 'value')} of {name!r} that no record has"
+            message = f"the dictionary lists {plural(len(foreign), 'value')} of {name!r} that no record has"
             yield refusal("unused-category", message, column=name, file=file)
 
 
@@ -118,7 +118,7 @@ def _label_remarks(dictionary: Mapping[str, Any]) -> Iterable[Remark]:
         texts = [column.get("label", ""), *(v.get("label", "") for v in column.get("values", ()))]
         number = sum(is_formula(text) for text in texts)
         if number:
-            message = f"a spreadsheet would run {several(number, 'label')} of {column['name']!r} as formulas"
+            message = f"a spreadsheet would run {plural(number, 'label')} of {column['name']!r} as formulas"
             yield warning("formula-cells", message, column=column["name"], file="dictionary.csv")
 
 

@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from safeswap.errors import UnsafeRelease
-from safeswap.files.manifest import damaged
-from safeswap.model.columns import aligned_columns, different
+from safeswap.files.manifest import damaged_error
+from safeswap.model.columns import aligned_columns, flag_changes
 from safeswap.model.microdata import unify_dictionaries
 from safeswap.model.schema import level_texts
-from safeswap.model.text import several
+from safeswap.model.text import plural
 from safeswap.releases.public_data import Stored
 
 # What a spreadsheet takes for the start of a formula, including full-width forms.
@@ -80,7 +80,7 @@ def refuse_if_any(remarks: Iterable[Remark]) -> tuple[Remark, ...]:
     if reasons:
         first = reasons[0]
         raise UnsafeRelease(
-            first.message + (f" (and {several(len(reasons) - 1, 'more finding')})" if len(reasons) > 1 else ""),
+            first.message + (f" (and {plural(len(reasons) - 1, 'more finding')})" if len(reasons) > 1 else ""),
             code=first.code,
             hint=_HINTS.get(first.code, "nothing was released; see the findings, then mask or describe the data again"),
             column=first.column,
@@ -127,7 +127,7 @@ def footer_remarks(path: Path) -> list[Remark]:
     try:
         metadata = parquet.read_metadata(path)
     except (pa.ArrowException, OSError):
-        raise damaged("it cannot be read", file=path.name) from None
+        raise damaged_error("it cannot be read", file=path.name) from None
     remarks = [
         refusal("engine-metadata", f"the footer holds notes of the program {_engine(key)!r}", file=path.name)
         for key in sorted(metadata.metadata or {})
@@ -219,18 +219,18 @@ class SeenColumn:
         if self.is_listed:
             self.texts |= _texts(column)
         if released is not None:
-            flags = different(*aligned_columns(_one_nan(released), _one_nan(column)))
+            flags = flag_changes(*aligned_columns(_one_nan(released), _one_nan(column)))
             self.changed += int(np.count_nonzero(flags))
 
     def findings(self, file: str) -> list[Remark]:
         """Return all remarks on the column."""
         remarks = list(dict.fromkeys(self.remarks))
         if self.changed:
-            values = several(self.changed, f"value of column {self.name!r} is", f"values of column {self.name!r} are")
+            values = plural(self.changed, f"value of column {self.name!r} is", f"values of column {self.name!r} are")
             message = f"{values} not as released"
             remarks.append(refusal("foreign-value", message, column=self.name, file=file))
         if self.formulas:
-            message = f"a spreadsheet would run {several(self.formulas, 'cell')} of column {self.name!r} as formulas"
+            message = f"a spreadsheet would run {plural(self.formulas, 'cell')} of column {self.name!r} as formulas"
             remarks.append(warning("formula-cells", message, column=self.name, file=file))
         return remarks
 
@@ -267,7 +267,7 @@ def scan_data(stored: Stored, *, listed: Iterable[str], expected: pa.Table | Non
             slices = [None] * len(columns) if released is None else released.columns
             list(threads.map(SeenColumn.note, columns.values(), piece.columns, slices))
     if expected is not None and records != len(expected):
-        message = f"the file does not have the {several(len(expected), 'released record')}"
+        message = f"the file does not have the {plural(len(expected), 'released record')}"
         remarks.append(refusal("record-count", message, file=stored.path.name))
     remarks += [remark for seen in columns.values() for remark in seen.findings(stored.path.name)]
     tells_missing = stored.data_format in ("csv", "parquet")

@@ -19,11 +19,11 @@ from safeswap.measures.geography_report import areas_changed_most, geography_rep
 from safeswap.measures.utility.bias import percentage_bias
 from safeswap.measures.utility.information_loss import InformationLoss
 from safeswap.methods.suppress.method import BELOW, BLANKED, UNSAFE
-from safeswap.model.checked import checked
+from safeswap.model.checked import check_types
 from safeswap.model.masked import Masked
 from safeswap.model.schema import Kind
 from safeswap.model.score import Assessment, Comparison
-from safeswap.model.text import several
+from safeswap.model.text import plural
 from safeswap.reports.safe import OWN_FACTS as SAFE_FACTS
 from safeswap.reports.safe import InternalReport, Section, safe_sections
 
@@ -90,7 +90,7 @@ def _unsafe(masked: Masked) -> Section:
     facts = masked.audit.facts
     text = ["A combination of values is unsafe if fewer records share it than tolerated.", meaning]
     if BELOW in facts:  # audit records of earlier versions do not say
-        below = several(facts[BELOW], "record is", "records are")
+        below = plural(facts[BELOW], "record is", "records are")
         text += [f"Protected: {facts['protected']}.", f"{below} still below the tolerance by the keys published."]
     return Section(
         title="Unsafe combinations before and after, by number of keys",
@@ -123,7 +123,7 @@ _MOST_LEVELS = 40
 _MOST_AREAS = 5
 
 
-@checked
+@check_types
 def write_masking_report(
     masked: Masked,
     path: str | os.PathLike[str],
@@ -273,6 +273,8 @@ def bias_sections(masked: Masked) -> tuple[Section, ...]:
 
 
 def _facts(masked: Masked) -> list[tuple[str, str]]:
-    from safeswap.model.audit import told
+    from safeswap.model.audit import format_fact
 
-    return [(name, text) for name, value in masked.audit.facts.items() if name != "unit" and (text := told(value))]
+    return [
+        (name, text) for name, value in masked.audit.facts.items() if name != "unit" and (text := format_fact(value))
+    ]

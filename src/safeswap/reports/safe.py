@@ -17,7 +17,7 @@ from safeswap.charts.theme import css_variables
 from safeswap.files.atomic import PRIVATE_FILE, atomic_write
 from safeswap.methods.safe.spec import ChangedTable, SafeSpec, SafeTables
 from safeswap.model.table import CountTable, tabulate
-from safeswap.model.text import several
+from safeswap.model.text import plural
 from safeswap.reports.study import SCRIPTLESS, template
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ def _table(masked: Masked, names: Names) -> Section:
     sizes = [masked.original.coded(name).cardinality for name in names]
     if prod(sizes) > _MOST_CELLS:
         return Section(
-            title=f"The table by {_by(names)}", text=(f"It has {several(prod(sizes), 'cell')} and is not shown.",)
+            title=f"The table by {_by(names)}", text=(f"It has {plural(prod(sizes), 'cell')} and is not shown.",)
         )
     before, after = tabulate(masked.original, names), tabulate(masked.data, names)
     changed = ChangedTable(before=before, after=_align(after, before), keep=())
@@ -217,7 +217,7 @@ def _violations(result: SafeTables) -> tuple[Section, ...]:
     return (
         Section(
             title="Kept figures that are off",
-            text=(f"No safe table is off by fewer than {several(result.violation_bound, 'unit')} together.",),
+            text=(f"No safe table is off by fewer than {plural(result.violation_bound, 'unit')} together.",),
             columns=("margin", "figure", "before", "after"),
             rows=tuple(rows[:_MOST_ROWS]),
             numeric=(2, 3),

@@ -38,7 +38,7 @@ from safeswap.errors import SpecError
 from safeswap.files.atomic import PRIVATE_FILE, atomic_write
 from safeswap.measures.base import tells_the_rate
 from safeswap.model.score import Assessment
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +135,7 @@ def _internal_tried(study: StudyLike) -> list[str]:
     spec = study.spec
     names = spec.attributes or [a["name"] for a in study.facts["attributes"]]
     risk, distortion = (", ".join(map(measure_title, measures)) for measures in (spec.risk, spec.distortion))
-    others = [f"In addition, {several(len(spec.others), 'specification')} given in full."] if spec.others else []
+    others = [f"In addition, {plural(len(spec.others), 'specification')} given in full."] if spec.others else []
     search = study.facts.get("search")
     if search is not None:
         others.append(f"Candidates were chosen by a search ({search['method']}), not by trying everything.")

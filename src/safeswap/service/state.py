@@ -185,12 +185,12 @@ def open_service(settings: Settings, *, start_tokens: StartTokens | None = None)
 
     vault, store = open_vault(settings), Store(settings)
     settings.store.mkdir(mode=0o700, exist_ok=True)
-    database = open_database(settings.database, log_key=auditlog.key_from(vault.master_key.secret))
+    database = open_database(settings.database, log_key=auditlog.derive_key(vault.master_key.secret))
     check_file(database)
     before = revision(database)
     upgrade(database)
     store.sweep(database)
-    auditlog.keep_anchor(database, store.root / auditlog.ANCHORS, unkeyed=before in UNKEYED)
+    auditlog.append_anchor(database, store.root / auditlog.ANCHORS, unkeyed=before in UNKEYED)
     return Service(
         settings=settings,
         database=database,

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from safeswap.arrays import cells as counting
 from safeswap.arrays.compiled import njit
-from safeswap.arrays.two_way import X_LOG_X, TwoWay, places, score_tables, times_log, two_way
+from safeswap.arrays.two_way import X_LOG_X, TwoWay, count_two_way, locate_cells, score_tables, times_log
 from safeswap.arrays.types import Codes, Floats, Int32s, Int64s
 
 SCORES = ("hellinger", "total_variation", "entropy_change", "share_changed")
@@ -60,7 +60,7 @@ class Touched:
     new: Int64s
 
 
-def fits(cardinalities: Sequence[int]) -> bool:
+def is_countable(cardinalities: Sequence[int]) -> bool:
     """Return whether every possible cell has a 64-bit number, as this way of scoring requires."""
     return prod(cardinalities) <= counting.MOST_CELLS
 
@@ -74,17 +74,17 @@ def strides_of(cardinalities: Sequence[int]) -> Int64s:
     return np.array([prod(cardinalities[i + 1 :]) for i in range(len(cardinalities))], dtype=np.int64)
 
 
-def baseline(columns: Sequence[Codes], cardinalities: Sequence[int], smallness: Sequence[int] = (3,)) -> Baseline:
+def count_baseline(columns: Sequence[Codes], cardinalities: Sequence[int], smallness: Sequence[int] = (3,)) -> Baseline:
     """Count all cells and all 2-way tables of the file."""
     sizes = np.maximum(1, np.array(cardinalities, dtype=np.int64))
     strides = strides_of(sizes.tolist())
-    counted = counting.cell_counts(columns, sizes.tolist())
+    counted = counting.count_cells(columns, sizes.tolist())
     occupied, counts = counted.codes.astype(np.int64), counted.counts
-    tables = two_way(_labels_of(occupied, strides, sizes), counts, sizes)
+    tables = count_two_way(_labels_of(occupied, strides, sizes), counts, sizes)
     dense = prod(sizes.tolist()) <= _DENSE
     if dense:
         every = np.arange(prod(sizes.tolist()), dtype=np.int64)
-        place = places(
+        place = locate_cells(
             _labels_of(every, strides, sizes), tables.attributes, tables.first, sizes, np.arange(len(tables))
         )
         slots, table = _EMPTY, np.bincount(occupied, counts, len(every)).astype(np.int64)
@@ -118,7 +118,7 @@ def score(base: Baseline, touched: Touched, pairs: Int64s, tables: Int64s) -> tu
     else:
         old, new, counts, seen = _localise(touched.old, touched.new, base.slots, base.counts)
         labels = _labels_seen(seen, touched.labels, touched.pairs, touched.swapped)
-        place = places(labels, base.tables.attributes, base.tables.first, base.sizes, tables)
+        place = locate_cells(labels, base.tables.attributes, base.tables.first, base.sizes, tables)
         column = np.arange(len(tables), dtype=np.int64)
     two = base.tables
     return _score(

@@ -13,7 +13,7 @@ from safeswap.arrays import dominance
 from safeswap.arrays.types import Floats
 from safeswap.errors import InfeasibleError
 from safeswap.model.spec import MaskSpec
-from safeswap.model.text import several
+from safeswap.model.text import plural
 from safeswap.studies.objective import Objective
 from safeswap.studies.study import Study
 
@@ -96,7 +96,7 @@ def _cost(objective: Objective, y: Floats, x: Floats) -> Floats:
 
 def _best(objective: Objective, y: Floats, x: Floats) -> int:
     """Return the cheapest point of the frontier, −1 if none is allowed. Ties: the less risky, then the first."""
-    cost = np.where(dominance.undominated(y, x), _cost(objective, y, x), np.inf)
+    cost = np.where(dominance.find_undominated(y, x), _cost(objective, y, x), np.inf)
     best = int(np.lexsort((x, y, cost))[0]) if len(cost) else -1
     return best if best >= 0 and np.isfinite(cost[best]) else -1
 
@@ -151,7 +151,7 @@ def _sentence(
     return (
         f"Chosen: {record['label']}{rate}{constraint}, candidate {row:,}: risk {figures[0]:.5f}, "
         f"distortion {figures[1]:.5f} ({rule}). It is no worse in both than {dominated:,} of the "
-        f"{several(len(study.specs) - 1, 'other specification')}.{sure}"
+        f"{plural(len(study.specs) - 1, 'other specification')}.{sure}"
     )
 
 

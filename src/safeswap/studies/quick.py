@@ -25,7 +25,7 @@ from safeswap.engines.memory import MemoryRecords
 from safeswap.errors import SafeswapError
 from safeswap.measures.base import Measure
 from safeswap.methods.exchange import Nesting
-from safeswap.methods.swap import check_attributes, draw_pairs, draw_shortfall, shortfall, stage_key
+from safeswap.methods.swap import check_attributes, draw_pairs, draw_shortfall_error, shortfall_error, stage_key
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata, signed_zeros
 from safeswap.model.plan import Plan
@@ -132,7 +132,7 @@ class QuickWay:
     def measures(self) -> list[QuickMeasure] | None:
         """The measures in the form that this fast path scores; None if one of them has no such form."""
         found = [measure for measure in self._measures if measure is not None]
-        if len(found) < len(self._measures) or not candidates.fits(self.data.coded_columns(self.keys)[1]):
+        if len(found) < len(self._measures) or not candidates.is_countable(self.data.coded_columns(self.keys)[1]):
             return None
         needs_tables = any(measure.of_tables for measure in found)
         return None if needs_tables and not len(self.base.tables) else found
@@ -141,7 +141,7 @@ class QuickWay:
     def base(self) -> candidates.Baseline:
         """The counts before masking."""
         smallness = sorted({measure.n for measure in self._measures if measure and measure.n}) or [3]
-        return candidates.baseline(*self.data.coded_columns(self.keys), smallness)
+        return candidates.count_baseline(*self.data.coded_columns(self.keys), smallness)
 
     @cached_property
     def labels(self) -> Codes:
@@ -246,7 +246,7 @@ class Replicate:
             if self._prefix is None or self._prefix.share < min(share, 1.0):
                 share = 1.0 if share > 0.75 else share
                 self._way.likely_share = max(self._way.likely_share, share)
-                rows = order.prefix(self._way.records.identity, self._key, share)
+                rows = order.draw_prefix(self._way.records.identity, self._key, share)
                 self._prefix = Prefix(share, rows, *two_way.gather(self._way.labels, rows, self._way.strides))
             return self._prefix
 
@@ -285,12 +285,12 @@ class Replicate:
         way, spec = self._way, group.specs[position]
         plan = way.plan(spec)
         if not plan.is_feasible:
-            return self._reject([shortfall(plan).message])
+            return self._reject([shortfall_error(plan).message])
         if spec.pairing == "uniform":
-            return self._reject([draw_shortfall(plan, found, pairing=spec.pairing).message])
+            return self._reject([draw_shortfall_error(plan, found, pairing=spec.pairing).message])
         pairs = draw_pairs(way.records, spec, spec.swap, self._key)
         if len(pairs) < plan.asked:
-            return self._reject([draw_shortfall(plan, len(pairs), pairing=spec.pairing).message])
+            return self._reject([draw_shortfall_error(plan, len(pairs), pairing=spec.pairing).message])
         rows = pairs.ravel()
         part = Prefix(1.0, rows, *two_way.gather(way.labels, rows, way.strides))
         places = np.arange(len(rows), dtype=np.int64).reshape(-1, 2)

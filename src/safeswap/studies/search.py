@@ -18,11 +18,11 @@ from safeswap.arrays import keyed
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Rows
 from safeswap.errors import EngineError, SpecError
-from safeswap.measures.base import compared
+from safeswap.measures.base import to_comparable
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
 from safeswap.model.study import ConstraintSet, Figures, StudySpec
-from safeswap.model.text import several
+from safeswap.model.text import plural
 from safeswap.studies.evaluate import Evaluator, Group
 from safeswap.studies.prepare import MOST_CANDIDATES, check, other_group, swap_attributes, swap_group
 from safeswap.studies.run import BlockRunner, Checkpoint, Progress, SavedBlocks, run_study, study_digest
@@ -103,7 +103,7 @@ Evaluate = Callable[[Rows], npt.NDArray[np.float64]]
 """Returns risk and distortion of each row; NaN for infeasible candidates."""
 
 
-def generations(space: Space, evaluate: Evaluate, *, population: int, seed: int) -> Iterator[None]:
+def evolve(space: Space, evaluate: Evaluate, *, population: int, seed: int) -> Iterator[None]:
     """Evolve by NSGA-II (Deb, Pratap, Agarwal & Meyarivan 2002, as in pymoo), one generation per iteration."""
     try:
         from pymoo.algorithms.moo.nsga2 import NSGA2
@@ -219,7 +219,7 @@ def _evolve(space: Space, seen: _Seen, key: Key) -> None:
         return np.array([means[known[row]] if row in known else (np.nan, np.nan) for row in map(tuple, rows.tolist())])
 
     stale = 0
-    steps = generations(space, evaluate, population=population, seed=seed)
+    steps = evolve(space, evaluate, population=population, seed=seed)
     while seen.left and stale < _STALE:
         before = seen.left
         next(steps)
@@ -253,7 +253,7 @@ class _Seen:
         study, replicates = self._study, self._study.replicates
         figures = self._runner.evaluate(groups)
         axes = study.risk[0], study.distortion[0]
-        values = [compared(registry.measure(name), figures.scores[:, study.measures.index(name)]) for name in axes]
+        values = [to_comparable(registry.measure(name), figures.scores[:, study.measures.index(name)]) for name in axes]
         scores = np.stack(values, axis=1).reshape(replicates, len(groups), 2)
         made = (~np.isnan(scores[:, :, 0])).sum(axis=0)
         sums = np.where(np.isnan(scores), 0.0, scores).sum(axis=0)
@@ -281,8 +281,8 @@ def _check_budget(budget: int, study: StudySpec) -> None:
     least = len(study.others) + 20
     if budget < least or budget * study.replicates > MOST_CANDIDATES:
         raise SpecError(
-            f"a search cannot have a budget of {several(budget, 'specification')} × "
-            f"{several(study.replicates, 'replicate')}",
+            f"a search cannot have a budget of {plural(budget, 'specification')} × "
+            f"{plural(study.replicates, 'replicate')}",
             code="bad-budget",
-            hint=f"at least {several(least, 'specification')}, and at most {MOST_CANDIDATES:,} candidates in all",
+            hint=f"at least {plural(least, 'specification')}, and at most {MOST_CANDIDATES:,} candidates in all",
         )

@@ -17,12 +17,12 @@ from safeswap.arrays import dominance
 from safeswap.arrays.two_way import MEASURES as TABLE_MEASURES
 from safeswap.arrays.types import Floats, Int64s
 from safeswap.errors import SpecError
-from safeswap.measures.base import compared
-from safeswap.model.checked import checked
+from safeswap.measures.base import to_comparable
+from safeswap.model.checked import check_types
 from safeswap.model.microdata import Microdata
 from safeswap.model.spec import MaskSpec
 from safeswap.model.study import StudySpec
-from safeswap.model.text import several
+from safeswap.model.text import plural
 from safeswap.studies.objective import Objective, as_objective
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Study:
         return int(self.table.num_rows)
 
     @classmethod
-    @checked
+    @check_types
     def load(cls, path: str | PathLike[str]) -> Study:
         """Load a saved study.
 
@@ -75,7 +75,7 @@ class Study:
             table_pairs=stored.table_pairs,
         )
 
-    @checked
+    @check_types
     def save(
         self,
         path: str | PathLike[str],
@@ -126,7 +126,7 @@ class Study:
             self, choice, folder / "report-public.html", version="public", kept=outside, publish_figures=publish_figures
         )
 
-    @checked
+    @check_types
     def scores(self, measure: str) -> Floats:
         """Return the signed scores of one measure, a number per candidate; NaN for rejected ones."""
         if measure not in self.spec.measures:
@@ -138,17 +138,17 @@ class Study:
         values: Floats = self.table.column(measure).to_numpy().astype(np.float64, copy=False)
         return values
 
-    @checked
+    @check_types
     def axes(self, risk: str | None = None, distortion: str | None = None) -> tuple[Floats, Floats]:
         """Return risk and distortion of every candidate for comparison; by default the first measure of each kind.
 
         A signed measure is compared by its magnitude: far from the original is far in either direction.
         """
         names = risk or self.spec.risk[0], distortion or self.spec.distortion[0]
-        y, x = (compared(registry.measure(name), self.scores(name)) for name in names)
+        y, x = (to_comparable(registry.measure(name), self.scores(name)) for name in names)
         return y, x
 
-    @checked
+    @check_types
     def frontier(self, *, risk: str | None = None, distortion: str | None = None, rate: float | None = None) -> Int64s:
         """Return the undominated candidates by number, in order of distortion; of one rate, or of all."""
         y, x = self.axes(risk, distortion)
@@ -161,7 +161,7 @@ class Study:
                     code="unknown-rate",
                     hint="the rates are: " + ", ".join(f"{known:g}" for known in self.spec.rates),
                 )
-        best = rows[dominance.undominated(y[rows], x[rows])]
+        best = rows[dominance.find_undominated(y[rows], x[rows])]
         ordered: Int64s = best[np.lexsort((y[best], x[best]))]
         return ordered
 
@@ -172,7 +172,7 @@ class Study:
         bad = self.table.filter(pc.equal(self.table.column("outcome"), "rejected"))
         return bad.select(["candidate", "label", "constraint", "rate", "replicate", "reason"])
 
-    @checked
+    @check_types
     def summary(self, *, risk: str | None = None, distortion: str | None = None) -> pa.Table:
         """Return a row per specification: mean and spread over its replicates, and how often it is on the frontier."""
         y, x = (values.reshape(-1, len(self.specs)) for values in self.axes(risk, distortion))
@@ -186,14 +186,14 @@ class Study:
         columns["replicates"] = made.astype(np.int64)
         on_frontier = np.zeros(len(self.specs))
         for risks, distortions in zip(y, x, strict=True):
-            on_frontier += dominance.undominated(risks, distortions)
+            on_frontier += dominance.find_undominated(risks, distortions)
         columns["on_frontier"] = np.divide(on_frontier, made, out=np.full(len(made), np.nan), where=made > 0)
         # A specification that was never made has nulls, not NaN.
         return pa.table(
             {name: pa.array(c, from_pandas=True) if isinstance(c, np.ndarray) else c for name, c in columns.items()}
         )
 
-    @checked
+    @check_types
     def choose(
         self,
         objective: str | Objective | Callable[[float, float], float] | None = None,
@@ -212,7 +212,7 @@ class Study:
         rule = as_objective(self.spec.objective if objective is None else objective)
         return choose_candidate(self, rule, risk=risk, distortion=distortion)
 
-    @checked
+    @check_types
     def distortion_table(self, number: int, measure: str) -> pa.Table | None:
         """Return the 2-way distortions of one candidate (attribute a, attribute b, value); None if not kept."""
         if measure not in TABLE_MEASURES:
@@ -233,7 +233,7 @@ class Study:
         a, b = zip(*self.table_pairs, strict=True) if self.table_pairs else ((), ())
         return pa.table({"a": list(a), "b": list(b), measure: values.astype(np.float64)})
 
-    @checked
+    @check_types
     def to_frame(self, part: Literal["candidates", "summary", "frontier", "rejected"] = "candidates") -> Any:
         """Return a part of the study as a dataframe of the data's own type; an Arrow table if read from a file.
 
@@ -268,8 +268,8 @@ class Study:
     def __repr__(self) -> str:
         rejected, frontier = self.rejected().num_rows, len(self.frontier())
         return (
-            f"<Study of {several(len(self.specs), 'specification')} × {several(self.spec.replicates, 'replicate')}: "
-            f"{several(len(self), 'candidate')}, {rejected:,} rejected, {frontier:,} on the frontier>"
+            f"<Study of {plural(len(self.specs), 'specification')} × {plural(self.spec.replicates, 'replicate')}: "
+            f"{plural(len(self), 'candidate')}, {rejected:,} rejected, {frontier:,} on the frontier>"
         )
 
     def _repr_html_(self) -> str:

@@ -100,7 +100,7 @@ def facts_of(data: Microdata, keys: Names, key: Key, before: Mapping[str, float]
             }
             for name in keys
         ],
-        "cells": len(cells.cell_counts(columns, cardinalities).counts),
+        "cells": len(cells.count_cells(columns, cardinalities).counts),
         "possible_cells": prod(cardinalities),
         "before": dict(before),
         "risk_before": before[spec.risk[0]],

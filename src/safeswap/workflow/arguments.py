@@ -7,13 +7,13 @@ from os import PathLike
 from typing import Any
 
 from safeswap.errors import EngineError, SpecError
-from safeswap.model.checked import checked
+from safeswap.model.checked import check_types
 from safeswap.model.key import Key
 from safeswap.model.spec import MaskSpec
 from safeswap.model.study import StudySpec
 
 
-@checked
+@check_types
 def as_spec(spec: MaskSpec | Mapping[str, Any]) -> MaskSpec:
     """Make a specification from plain values; return a specification unchanged."""
     from safeswap import registry
@@ -21,7 +21,7 @@ def as_spec(spec: MaskSpec | Mapping[str, Any]) -> MaskSpec:
     return spec if isinstance(spec, MaskSpec) else registry.make_spec(spec)
 
 
-@checked
+@check_types
 def as_key(key: Key | None, insecure_seed: int | None) -> Key:
     """Return the only source of randomness that was given."""
     if key is not None and insecure_seed is not None:
@@ -40,7 +40,7 @@ def as_key(key: Key | None, insecure_seed: int | None) -> Key:
     return key if key is not None else Key.insecure(seed=insecure_seed or 0)
 
 
-@checked
+@check_types
 def check_in_memory(name: str) -> None:
     """Refuse an engine that does not work on data in memory."""
     if name == "memory":
@@ -60,7 +60,7 @@ def check_in_memory(name: str) -> None:
     )
 
 
-@checked
+@check_types
 def as_study_spec(
     spec: StudySpec | Mapping[str, Any] | str | PathLike[str] | None = None, **parameters: Any
 ) -> StudySpec:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from safeswap.errors import SpecError
-from safeswap.model.checked import checked
+from safeswap.model.checked import check_types
 from safeswap.model.masked import Masked
 from safeswap.workflow.reading import _frame_type, read
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from safeswap.measures.risk.risky import Risky
 
 
-@checked
+@check_types
 def risky(data: Any, combinations: Any = None, **parameters: Any) -> Risky:
     """Find every combination of keys that too few records share.
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from safeswap.errors import InputError, SpecError
-from safeswap.model.checked import checked
+from safeswap.model.checked import check_types
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.score import Assessment, Comparison, CountedCells, LeftOut, Score
-from safeswap.model.text import several
+from safeswap.model.text import plural
 from safeswap.workflow.reading import read
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ Match = Literal["auto", "position"]
 """How the records of two files are matched: by identifier if both have one, or by position."""
 
 
-@checked
+@check_types
 def assess(
     before: Any,
     after: Any = None,
@@ -111,7 +111,7 @@ def _is_recoded(comparison: Comparison) -> bool:
     return any(name in after and before[name] != after[name] for name in before.names)
 
 
-@checked
+@check_types
 def assess_file(
     before: str | PathLike[str],
     after: str | PathLike[str],
@@ -165,15 +165,15 @@ def measure_files(
 ) -> Assessment:
     """Score measures of two files; list those that do not apply if ``leave_out``, and refuse them otherwise."""
     from safeswap import registry
-    from safeswap.measures.base import scored
+    from safeswap.measures.base import score_counts
     from safeswap.on_disk.cells import compare_files
 
     chosen = [registry.measure(name) for name in names]
     if engine != "memory":
         counted = _count_on_engine(files, chosen, attributes, reading, engine=engine, **means)
-        return scored(chosen, counted, leave_out=leave_out)
+        return score_counts(chosen, counted, leave_out=leave_out)
     if (large := _count_large(files, chosen, attributes=attributes, reading=reading)) is not None:
-        return scored(chosen, large, leave_out=leave_out)
+        return score_counts(chosen, large, leave_out=leave_out)
     comparison = compare_files(*files, attributes=attributes, reading=reading)
     if leave_out:
         return _applicable(chosen, comparison)
@@ -192,11 +192,11 @@ def _count_on_engine(
     spark: Any,
 ) -> CountedCells:
     """Count cells on DuckDB or Spark."""
-    from safeswap.measures.base import most_small
+    from safeswap.measures.base import largest_small
     from safeswap.on_disk.cells import count_in_duckdb, count_in_spark
     from safeswap.on_disk.engines import check_countable
 
-    limit = most_small(measures)
+    limit = largest_small(measures)
     check_countable(engine, by_counts=limit is not None)
     asked: dict[str, Any] = {"attributes": attributes, "limit": limit, "reading": reading}
     if engine == "spark":
@@ -209,16 +209,16 @@ def _count_large(
 ) -> CountedCells | None:
     """Count cells if the file is large and the measures need only counts; None otherwise."""
     from safeswap.files.parquet import open_parquet
-    from safeswap.measures.base import most_small
+    from safeswap.measures.base import largest_small
     from safeswap.on_disk.cells import WORTH_COUNTING, count_files
 
-    limit = most_small(measures)
+    limit = largest_small(measures)
     if limit is None or len(open_parquet(files[0])) < WORTH_COUNTING:
         return None
     return count_files(*files, attributes=attributes, limit=limit, reading=reading)
 
 
-@checked
+@check_types
 def compare(
     before: Any,
     after: Any = None,
@@ -276,14 +276,14 @@ def _touched(original: Microdata, data: Microdata) -> Flags:
     """Flag the records in which a value differs."""
     import numpy as np
 
-    from safeswap.model.columns import aligned_columns, coarsening, different
+    from safeswap.model.columns import aligned_columns, coarsening, flag_changes
 
     touched = np.zeros(len(original), dtype=np.bool_)
     own = original.schema.identifier
     for name in original.attributes:
         # A coarser value is still true of its record, and a new identifier changes nothing.
         if name in data.schema and name != (own and own.name) and coarsening(original, data, name) is None:
-            touched |= different(*aligned_columns(original.table.column(name), data.table.column(name)))
+            touched |= flag_changes(*aligned_columns(original.table.column(name), data.table.column(name)))
     return touched
 
 
@@ -293,7 +293,7 @@ def _record_of(data: Microdata, audit: str | PathLike[str]) -> AuditRecord:
     record = read_audit_record(Path(audit))
     if len(record.row_order) != len(data):
         raise InputError(
-            f"the audit record is of a file of {several(len(record.row_order), 'record')}, this one has {len(data):,}",
+            f"the audit record is of a file of {plural(len(record.row_order), 'record')}, this one has {len(data):,}",
             code="audit-mismatch",
             hint="give the released file that this audit record belongs to",
         )
@@ -305,7 +305,7 @@ def _check_alike(before: Microdata, after: Microdata) -> None:
     missing = [name for name in before.attributes if name not in after.schema and name != (own and own.name)]
     if len(before) != len(after) or missing:
         raise InputError(
-            f"the two files do not fit: {several(len(before), 'record')} and {len(after):,}"
+            f"the two files do not fit: {plural(len(before), 'record')} and {len(after):,}"
             + (f", the second lacks {', '.join(missing[:5])}" if missing else ""),
             code="files-differ",
             hint="give the masked file that stays inside, which has the rows and columns of the original",

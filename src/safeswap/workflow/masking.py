@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from safeswap.errors import SpecError
 from safeswap.model.audit import Audit
-from safeswap.model.checked import checked
+from safeswap.model.checked import check_types
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked, MaskedFile
 from safeswap.model.microdata import Microdata
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from safeswap.releases.ledger import LedgerFile
 
 
-@checked
+@check_types
 def plan(data: Any, spec: MaskSpec | Mapping[str, Any], *, engine: str = "memory") -> Plan:
     """Say what a specification would do to these data and whether it is feasible, from counts alone.
 
@@ -39,7 +39,7 @@ def plan(data: Any, spec: MaskSpec | Mapping[str, Any], *, engine: str = "memory
     return registry.method(spec.method).plan(read(data), spec)
 
 
-@checked
+@check_types
 def mask(
     data: Any,
     spec: MaskSpec | Mapping[str, Any],
@@ -67,7 +67,7 @@ def mask(
     return method.apply(read(data), spec, key=secret, replicate=number)
 
 
-@checked
+@check_types
 def mask_file(
     source: str | PathLike[str],
     target: str | PathLike[str],
@@ -152,16 +152,16 @@ def mask_file(
 def _counting_engine(engine: str, measures: Sequence[str]) -> str:
     """Return the engine that assesses the result: the masking one if counts suffice. Spark refuses other measures."""
     from safeswap import registry
-    from safeswap.measures.base import most_small
+    from safeswap.measures.base import largest_small
     from safeswap.on_disk.engines import check_countable
 
-    by_counts = most_small([registry.measure(name) for name in measures]) is not None
+    by_counts = largest_small([registry.measure(name) for name in measures]) is not None
     if engine == "spark" and measures:
         check_countable(engine, by_counts=by_counts)
     return engine if by_counts or engine == "spark" else "memory"
 
 
-@checked
+@check_types
 def swap(
     data: Any,
     spec: SwapSpec | None = None,
@@ -184,7 +184,7 @@ def swap(
     return mask(data, spec, key=key, insecure_seed=insecure_seed, replicate=replicate, engine=engine)
 
 
-@checked
+@check_types
 def undo(masked: Any, audit: Audit | str | PathLike[str] | None = None) -> Microdata:
     """Restore the original file exactly from the masked one and its audit record.
 
@@ -207,7 +207,7 @@ def undo(masked: Any, audit: Audit | str | PathLike[str] | None = None) -> Micro
     return replace(found, schema=described) if described.names == found.attributes else found
 
 
-@checked
+@check_types
 def keep(
     masked: Masked,
     output: str | PathLike[str],
@@ -243,7 +243,7 @@ def keep(
     )
 
 
-@checked
+@check_types
 def register(made: Masked | Microdata) -> None:
     """Let the register of the agency's ledger know data that are written without :func:`keep`.
 
@@ -255,7 +255,7 @@ def register(made: Masked | Microdata) -> None:
     enter(made, FileRegister(configured_ledger()))
 
 
-@checked
+@check_types
 def recall(
     original: str | PathLike[str], masked: str | PathLike[str], *, audit: str | PathLike[str], recipe: Any = None
 ) -> Masked:

@@ -17,7 +17,7 @@ from safeswap.measures.risk.by_record import file_risk, record_risk, special_uni
 from safeswap.measures.risk.risky import Risky
 from safeswap.measures.table_check import TableCheck
 from safeswap.methods.safe.spec import SafeTables
-from safeswap.model.checked import checked
+from safeswap.model.checked import check_types
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
@@ -81,14 +81,14 @@ __all__ = [
 
 Paths = str | PathLike[str]
 argus_session = ArgusSession.start
-keygen = checked(generate_key)
+keygen = check_types(generate_key)
 load_study = Study.load
-read_recipe = checked(toml.read_recipe)
-safe_table_report = checked(safe_table_report)
-write_confidentiality = checked(write_confidentiality)
+read_recipe = check_types(toml.read_recipe)
+safe_table_report = check_types(safe_table_report)
+write_confidentiality = check_types(write_confidentiality)
 
 
-@checked
+@check_types
 def confidentiality_by_keys(
     original: Any, released: Any = None, key_sets: Sequence[Sequence[str]] = (), **options: Any
 ) -> Any:
@@ -96,63 +96,63 @@ def confidentiality_by_keys(
     return plots_by_keys(*two_files(original, released), key_sets, **options)
 
 
-@checked
+@check_types
 def number_of_candidates(data: Any, spec: Any = None, **parameters: Any) -> int:
     """Translate to :func:`safeswap.studies.prepare.count_candidates`."""
     return count_candidates(read(data), as_study_spec(spec, **parameters))
 
 
-@checked
+@check_types
 def report(masked: Masked, path: Paths, *, assessment: Assessment | None = None, **options: Any) -> Path:
     """Translate to :func:`safeswap.reports.masking.write_masking_report`."""
     known = assess(masked) if assessment is None else assessment
     return write_masking_report(masked, path, assessment=known, **options)
 
 
-@checked
+@check_types
 def risky_after(recipe: Steps, data: Any, combinations: Any, *, key: Key | None = None) -> list[dict[str, Any]]:
     """Translate to :meth:`safeswap.workflow.session.ArgusSession.as_dict`."""
     return [stage.as_dict() for stage in ArgusSession.start(data, combinations, recipe=recipe, key=key).stages]
 
 
-@checked
+@check_types
 def save_study(study: Study, path: Paths, *, choice: Choice | None = None, **options: Any) -> None:
     """Translate to :meth:`safeswap.studies.study.Study.save`."""
     study.save(path, choice=choice, **options)
 
 
-@checked
+@check_types
 def search(data: Any, spec: Any = None, *, budget: int, **options: Any) -> Study:
     """Translate to :func:`safeswap.workflow.study`."""
     return study(data, spec, budget=budget, **options)
 
 
-@checked
+@check_types
 def write(data: Masked | Microdata, path: Paths, *, force: bool = False) -> tuple[str, ...]:
     """Translate to :func:`safeswap.files.write.write_microdata`."""
     return write_microdata(data, path, force=force)
 
 
-@checked
+@check_types
 def write_checked(found: TableCheck, path: Paths, *, force: bool = False) -> None:
     """Translate to :meth:`safeswap.measures.table_check.TableCheck.write`."""
     found.write(path, force=force)
 
 
-@checked
+@check_types
 def write_recipe(recipe: Steps, path: Paths, *, data: Any = None, force: bool = False) -> None:
     """Translate to :func:`safeswap.projects.toml.write_recipe`, of a recipe pinned to the data."""
     found = as_recipe(recipe)
     toml.write_recipe(found if data is None else found.pinned(read(data)), path, force=force)
 
 
-@checked
+@check_types
 def write_risky(found: Risky, path: Paths, *, part: Part = "unsafe", force: bool = False) -> None:
     """Translate to :meth:`safeswap.measures.risk.risky.Risky.write`."""
     found.write(path, part=part, force=force)
 
 
-@checked
+@check_types
 def write_safe_tables(result: SafeTables, path: Paths, *, number: int = 0, force: bool = False) -> Path:
     """Translate to :func:`safeswap.projects.tables.write_long`."""
     return write_long(result, path, number=number, force=force)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from safeswap.errors import SpecError
-from safeswap.model.checked import checked
+from safeswap.model.checked import check_types
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from safeswap.measures.plot.values import ConfidentialityPlot
 
 
-@checked
+@check_types
 def confidentiality(
     original: Any,
     released: Any = None,

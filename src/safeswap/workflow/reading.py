@@ -5,7 +5,7 @@ from __future__ import annotations
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from safeswap.model.checked import checked
+from safeswap.model.checked import check_types
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from safeswap.methods.safe.spec import SafeTables
 
 
-@checked
+@check_types
 def read(source: Any, **options: Any) -> Microdata:
     """Read a file or dataframe. See :func:`safeswap.files.read.read` for the options.
 
@@ -27,7 +27,7 @@ def read(source: Any, **options: Any) -> Microdata:
     return source if isinstance(source, Microdata) and not options else read_source(source, **options)
 
 
-@checked
+@check_types
 def read_key(path: str | PathLike[str]) -> Key:
     """Read a key file; refuse one that others can read."""
     from safeswap.files.keyfile import read_key as read_key_file
@@ -35,7 +35,7 @@ def read_key(path: str | PathLike[str]) -> Key:
     return read_key_file(path)
 
 
-@checked
+@check_types
 def describe(data: Any, *, tolerance: int = 3) -> Any:
     """Describe the attributes, levels and small cells of a file, without showing a record.
 
@@ -48,7 +48,7 @@ def describe(data: Any, *, tolerance: int = 3) -> Any:
     return describe_data(read(data), tolerance=tolerance)
 
 
-@checked
+@check_types
 def to_frame(data: Masked | Microdata | SafeTables, *, like: Any = None) -> Any:
     """Convert to a dataframe of the caller's own type, or of the type of ``like`` (or "pandas", "polars", "arrow").
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from safeswap.arrays.combinations import Classes, classes
+from safeswap.arrays.combinations import Classes, group_records
 from safeswap.arrays.information import bits_lost, entropy
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Int64s
@@ -23,9 +23,9 @@ from safeswap.errors import SpecError
 from safeswap.measures.key_cells import key_classes
 from safeswap.measures.risk.risky import unsafe_cells
 from safeswap.methods.recode.apply import check_step, values_of
-from safeswap.methods.recode.rules import Values, pinned_ranges, targets
+from safeswap.methods.recode.rules import Values, map_values, pin_ranges
 from safeswap.methods.recode.steps import ByHierarchy, Drop, Ranges, Recode, Step, TopBottomCode, Truncate, as_step
-from safeswap.model.checked import checked
+from safeswap.model.checked import check_types
 from safeswap.model.columns import ranked_levels
 from safeswap.model.combination import Combinations, as_combinations, check_combinations
 from safeswap.model.microdata import Microdata, smallest_code_type
@@ -151,7 +151,7 @@ class AdviceList:
         return {"unsafe": self.unsafe, "tried": self.tried, "advice": [each.as_dict() for each in self.advice]}
 
 
-@checked
+@check_types
 def advice(
     data: Any, combinations: Any, *, candidates: Iterable[Any] | None = None, most: int | None = None
 ) -> AdviceList:
@@ -254,8 +254,8 @@ class _Trial:
         """Map each code of the key to its code after the step, blanks last; also return the new number of values."""
         name = self.names[key]
         values = values_of(self.data, name)
-        step = pinned_ranges(step, values) if isinstance(step, Ranges) else step
-        target = targets(step, values)
+        step = pin_ranges(step, values) if isinstance(step, Ranges) else step
+        target = map_values(step, values)
         texts = level_texts(ranked_levels(self.data, name))
         forgotten = [text for text in texts if text not in target]
         if forgotten:
@@ -306,7 +306,7 @@ def _count_unsafe(found: Classes, tolerance: float, asked: Combinations) -> int:
 
 def _reduce(whole: Classes, keys: Sequence[int]) -> Classes:
     """Return the classes that differ in these keys."""
-    found = classes(
+    found = group_records(
         [whole.columns[key] for key in keys],
         [whole.cardinalities[key] for key in keys],
         [whole.blanks[key] for key in keys],

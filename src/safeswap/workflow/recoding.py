@@ -8,7 +8,7 @@ from typing import Any
 
 from safeswap.methods.recode.recipe import Recipe
 from safeswap.methods.recode.steps import Step
-from safeswap.model.checked import checked
+from safeswap.model.checked import check_types
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
 from safeswap.model.spec import MaskSpec
@@ -17,7 +17,7 @@ from safeswap.workflow.reading import read
 Steps = Recipe | Step | MaskSpec | Mapping[str, Any] | Iterable[Any] | str | PathLike[str]
 
 
-@checked
+@check_types
 def recode(data: Any, steps: Steps, *, key: Key | None = None) -> Microdata:
     """Apply steps to a file: a :class:`Recipe`, a list of steps, one step, or a TOML file with a recipe.
 
@@ -40,7 +40,7 @@ def recode(data: Any, steps: Steps, *, key: Key | None = None) -> Microdata:
     return found
 
 
-@checked
+@check_types
 def as_recipe(steps: Steps) -> Recipe:
     """Make a recipe from steps, plain values (maskings by their ``method`` too), or a TOML file."""
     if isinstance(steps, str | PathLike):

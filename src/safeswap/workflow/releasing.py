@@ -8,7 +8,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
 from safeswap.errors import SpecError
-from safeswap.model.checked import checked
+from safeswap.model.checked import check_types
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import PastStep
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from safeswap.releases.scan import Verification
 
 
-@checked
+@check_types
 def release(
     masked: Masked,
     public: str | PathLike[str],
@@ -117,7 +117,7 @@ def _titles(past: Sequence[PastStep]) -> tuple[str, ...]:
     return tuple(title for title, _ in groupby(titles))
 
 
-@checked
+@check_types
 def verify(bundle: str | PathLike[str]) -> Verification:
     """Check a public bundle without using anything confidential."""
     from safeswap.releases.scan import verify_bundle

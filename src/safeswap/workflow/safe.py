@@ -8,14 +8,14 @@ from typing import Any
 
 from safeswap.measures.table_check import TableCheck
 from safeswap.methods.safe.spec import SafeTables
-from safeswap.model.checked import checked
+from safeswap.model.checked import check_types
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 
 Tables = str | Sequence[str] | Sequence[Sequence[str]] | Sequence[str | Sequence[str]]
 
 
-@checked
+@check_types
 def safe_table(
     counts: Any,
     tolerance: int | Any = 3,  # what is no tolerance has an error of its own
@@ -70,7 +70,7 @@ def safe_table(
     return replace(safe_programme(programme, problems, terms), origin=origin)
 
 
-@checked
+@check_types
 def safe_records(
     data: Any,
     tables: Tables,
@@ -113,7 +113,7 @@ def safe_records(
     return mask(data, spec, key=key, insecure_seed=insecure_seed, replicate=replicate)
 
 
-@checked
+@check_types
 def check_tables(
     data: Any,
     tables: Tables | None = None,

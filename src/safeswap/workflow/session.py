@@ -15,9 +15,9 @@ from safeswap import registry
 from safeswap.errors import SafeswapError, SpecError
 from safeswap.measures.risk.risky import Risky, risky
 from safeswap.measures.utility.information_loss import InformationLoss
-from safeswap.methods.recode.recipe import History, Recipe, RecipeStep, at_step, recoded, sentence_of
+from safeswap.methods.recode.recipe import History, Recipe, RecipeStep, add_step_number, apply_recode, describe_step
 from safeswap.methods.recode.steps import Step, as_step
-from safeswap.model.checked import checked
+from safeswap.model.checked import check_types
 from safeswap.model.combination import Combinations, KeyCombination, as_combinations
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
@@ -39,7 +39,7 @@ class Stage:
     @property
     def sentence(self) -> str:
         """The step in plain words."""
-        return "the file as it is" if self.step is None else sentence_of(self.step)
+        return "the file as it is" if self.step is None else describe_step(self.step)
 
     @cached_property
     def risky(self) -> Risky | None:
@@ -104,7 +104,7 @@ class ArgusSession:
     key: Key | None = field(default=None, repr=False)
 
     @classmethod
-    @checked
+    @check_types
     def start(
         cls, data: Any, combinations: Any, *, recipe: Steps | None = None, key: Key | None = None
     ) -> ArgusSession:
@@ -198,7 +198,7 @@ def as_recipe_step(step: Any) -> RecipeStep:
 def apply_step(data: Microdata, step: RecipeStep, *, number: int, key: Key | None) -> Microdata:
     """Return the file after a step of any kind."""
     if isinstance(step, Step):
-        return recoded(data, step, number=number)
+        return apply_recode(data, step, number=number)
     if key is None:
         raise SpecError(
             f"step {number} masks by {step.method!r} and needs a key",
@@ -209,4 +209,4 @@ def apply_step(data: Microdata, step: RecipeStep, *, number: int, key: Key | Non
     try:
         return registry.method(step.method).apply(data, step, key=key).data
     except SafeswapError as error:
-        raise at_step(error, number) from None
+        raise add_step_number(error, number) from None

@@ -7,7 +7,7 @@ from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from safeswap.model.checked import checked
+from safeswap.model.checked import check_types
 from safeswap.model.key import Key
 from safeswap.model.study import StudySpec
 from safeswap.studies.files import CheckpointDirectory
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from safeswap.studies.study import Study
 
 
-@checked
+@check_types
 def study(
     data: Any,
     spec: StudySpec | Mapping[str, Any] | str | PathLike[str] | None = None,

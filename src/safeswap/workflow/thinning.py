@@ -158,15 +158,15 @@ def _by_fraction(edits: _Edits, first: Trial, bounds: Mapping[str, float]) -> li
     def try_share(name: str, share: float, expected: float) -> Trial:
         return edits.retry(name, first.spec.replace(keep_fraction=whole * share), first, expected)
 
-    corrected = bias.corrected_fraction(p, changed=first.records, above=first.above)
-    trials = [try_share("A.2", bias.first_fraction(p), p * p * first.records)]
+    corrected = bias.compute_corrected_fraction(p, changed=first.records, above=first.above)
+    trials = [try_share("A.2", bias.compute_first_fraction(p), p * p * first.records)]
     trials.append(try_share("A.3", corrected, p * p * first.records))
     if min(_excess(trial, bounds) for trial in trials) <= 1:
         return trials
     least, most = 0.0, corrected  # shares known to be within and above the bound
     while len(trials) < _MOST_TRIALS and (least == 0 or most > _CLOSE * least) and trials[-1].kept:
         share = sqrt(least * most) if least else most * _MARGIN * min(0.5, 1 / _excess(trials[-1], bounds) ** 2)
-        expected = bias.expected_records(share, changed=first.records, above=first.above)
+        expected = bias.estimate_records(share, changed=first.records, above=first.above)
         trials.append(try_share(f"further {len(trials) - 1}", share, expected))
         least, most = (share, most) if _excess(trials[-1], bounds) <= 1 else (least, share)
     return trials
@@ -175,7 +175,7 @@ def _by_fraction(edits: _Edits, first: Trial, bounds: Mapping[str, float]) -> li
 def _by_tolerance(edits: _Edits, first: Trial, bounds: Mapping[str, float]) -> list[Trial]:
     """Try the highest tolerance at which few enough classes fail by Theorem A.3, then ever lower ones."""
     p = 1 / _excess(first, bounds)
-    wanted = bias.corrected_fraction(p, changed=first.records, above=first.above)
+    wanted = bias.compute_corrected_fraction(p, changed=first.records, above=first.above)
     trials: list[Trial] = []
     all_failing = max(1, edits.count_below(first.spec))
     for tolerance in range(first.spec.tolerance - 1, 1, -1):
@@ -183,7 +183,7 @@ def _by_tolerance(edits: _Edits, first: Trial, bounds: Mapping[str, float]) -> l
         share = edits.count_below(spec) / all_failing
         if share > wanted and tolerance > 2:
             continue
-        expected = bias.expected_records(share, changed=first.records, above=first.above)
+        expected = bias.estimate_records(share, changed=first.records, above=first.above)
         trials.append(edits.retry(f"Q = {tolerance}", spec, first, expected))
         if _excess(trials[-1], bounds) <= 1:
             break

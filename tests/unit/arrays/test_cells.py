@@ -49,7 +49,7 @@ def test_packing_tells_cells_apart_and_keeps_their_order(case: tuple[list[Column
 @given(coded_columns())
 def test_cell_counts_are_those_of_a_sort(case: tuple[list[Columns], list[int]]) -> None:
     (columns,), cardinalities = case
-    counted = cells.cell_counts(columns, cardinalities)
+    counted = cells.count_cells(columns, cardinalities)
     expected, expected_counts = np.unique(cells.pack(columns, cardinalities)[0], return_counts=True)
     np.testing.assert_array_equal(counted.codes, expected)
     np.testing.assert_array_equal(counted.counts, expected_counts)
@@ -65,7 +65,7 @@ def test_each_record_gets_the_count_of_its_cell(case: tuple[list[Columns], list[
 @given(coded_columns(sides=2))
 def test_joint_counts_align_the_cells_of_both_files(case: tuple[list[Columns], list[int]]) -> None:
     (before, after), cardinalities = case
-    joint = cells.joint_counts(before, after, cardinalities)
+    joint = cells.count_cells_jointly(before, after, cardinalities)
     pairs = {row: (rows(before).count(row), rows(after).count(row)) for row in {*rows(before), *rows(after)}}
     assert list(zip(joint.before.tolist(), joint.after.tolist(), strict=True)) == [pairs[row] for row in sorted(pairs)]
     assert (np.diff(joint.codes.astype(object)) > 0).all()
@@ -76,8 +76,8 @@ def test_changed_cells_hold_all_that_differs(case: tuple[list[Columns], list[int
     (before, other), cardinalities = case
     moved = np.random.default_rng(seed).random(before[0].size) < 0.3
     after = [np.where(moved, new, old) for old, new in zip(before, other, strict=True)]
-    whole = cells.joint_counts(before, after, cardinalities)
-    part = cells.changed_counts(before, after, cardinalities)
+    whole = cells.count_cells_jointly(before, after, cardinalities)
+    part = cells.count_changed_cells(before, after, cardinalities)
     assert part.before.sum() == part.after.sum() == before[0].size
     assert part.before[-1] == part.after[-1]
     gaps = whole.before != whole.after
@@ -90,15 +90,15 @@ def test_changed_cells_hold_all_that_differs(case: tuple[list[Columns], list[int
 def test_hashing_agrees_with_sorting(seed: int, records: int, values: int) -> None:
     codes = np.random.default_rng(seed).integers(0, values, records, dtype=np.uint64)
     expected, inverse, counts = np.unique(codes, return_inverse=True, return_counts=True)
-    found, found_counts = sparse.distinct(codes)
+    found, found_counts = sparse.count_distinct(codes)
     np.testing.assert_array_equal(found, expected)
     np.testing.assert_array_equal(found_counts, counts)
-    np.testing.assert_array_equal(sparse.occurrences(codes), counts[inverse])
-    codes_of_both, first, second = sparse.joint(codes, codes[: records // 2])
+    np.testing.assert_array_equal(sparse.count_occurrences(codes), counts[inverse])
+    codes_of_both, first, second = sparse.count_joint(codes, codes[: records // 2])
     np.testing.assert_array_equal(codes_of_both, expected)
     np.testing.assert_array_equal(first, counts)
     np.testing.assert_array_equal(second, np.bincount(inverse[: records // 2], minlength=expected.size))
-    rank, number = sparse.ranks(codes)
+    rank, number = sparse.rank_codes(codes)
     np.testing.assert_array_equal(rank, inverse)
     assert number == expected.size
 
@@ -111,10 +111,10 @@ def test_the_number_of_threads_changes_nothing(monkeypatch: pytest.MonkeyPatch, 
     rng = np.random.default_rng(7)
     column = (rng.random(50_000) ** 4 * 40).astype(np.uint64) * (cardinality // 40)
     values, inverse, counts = np.unique(column, return_inverse=True, return_counts=True)
-    assert len(threads.spans(column.size)) == count
+    assert len(threads.split_runs(column.size)) == count
     np.testing.assert_array_equal(cells.record_cell_counts([column], [cardinality + 1]), counts[inverse])
-    np.testing.assert_array_equal(cells.cell_counts([column], [cardinality + 1]).codes, values)
-    np.testing.assert_array_equal(sparse.ranks(column)[0], inverse)
+    np.testing.assert_array_equal(cells.count_cells([column], [cardinality + 1]).codes, values)
+    np.testing.assert_array_equal(sparse.rank_codes(column)[0], inverse)
 
 
 @settings(max_examples=20)
@@ -122,14 +122,14 @@ def test_the_number_of_threads_changes_nothing(monkeypatch: pytest.MonkeyPatch, 
 def test_one_cell_that_holds_nearly_all_records_is_counted_like_any_other(seed: int) -> None:
     codes = np.random.default_rng(seed).integers(0, 2**62, 40_000, dtype=np.uint64)
     codes[:39_000] = codes[0]
-    assert sparse.occurrences(codes)[0] == 39_000
+    assert sparse.count_occurrences(codes)[0] == 39_000
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.uint32, np.int8])
 def test_any_integer_type_is_taken(dtype: type) -> None:
     column = np.array([0, 2, 2, 1], dtype=dtype)
     assert cells.record_cell_counts([column, column[::-1]], [3, 3]).tolist() == [1, 2, 2, 1]
-    assert cells.cell_counts([column], [3]).counts.tolist() == [1, 1, 2]
+    assert cells.count_cells([column], [3]).counts.tolist() == [1, 1, 2]
 
 
 def test_a_code_outside_its_cardinality_is_refused() -> None:

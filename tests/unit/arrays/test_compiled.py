@@ -30,6 +30,6 @@ def test_without_a_place_for_a_cache_kernels_run_with_one_warning() -> None:
 
 def test_a_kernel_stays_a_function_of_its_module() -> None:
     # Spark sends kernels to its workers by name.
-    assert isinstance(pairing.deal, Kernel)
-    assert pickle.loads(pickle.dumps(pairing.deal)) is pairing.deal
-    assert pairing.deal.__doc__ == pairing.deal.py_func.__doc__
+    assert isinstance(pairing.assign_moves, Kernel)
+    assert pickle.loads(pickle.dumps(pairing.assign_moves)) is pairing.assign_moves
+    assert pairing.assign_moves.__doc__ == pairing.assign_moves.py_func.__doc__

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeswap.arrays.dominance import hypervolume, undominated
+from safeswap.arrays.dominance import find_undominated, hypervolume
 
 # Few distinct values, so that points tie and coincide.
 FIGURES = st.one_of(st.integers(0, 5).map(float), st.just(float("nan")))
@@ -22,13 +22,13 @@ def test_undominated_is_as_defined(points):
     expected = [
         not np.isnan(r + d) and not any(a <= r and b <= d and (a < r or b < d) for a, b in points) for r, d in points
     ]
-    assert undominated(risk, distortion).tolist() == expected
+    assert find_undominated(risk, distortion).tolist() == expected
 
 
 @given(POINTS)
 def test_every_point_is_on_the_frontier_or_dominated_by_it(points):
     risk, distortion = arrays(points)
-    best = undominated(risk, distortion)
+    best = find_undominated(risk, distortion)
     for r, d in zip(risk, distortion, strict=True):
         if not np.isnan(r + d):
             assert ((risk[best] <= r) & (distortion[best] <= d)).any()

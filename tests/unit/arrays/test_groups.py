@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from safeswap.arrays import sparse, threads
-from safeswap.arrays.combinations import classes
+from safeswap.arrays.combinations import group_records
 
 
 @pytest.mark.parametrize("levels", [1, 300, 40_000, 1 << 40])
@@ -24,9 +24,9 @@ def test_groups_hold_the_records_of_one_code(levels: int, dtype: type, monkeypat
     firsts = np.full(len(values), len(codes))
     np.minimum.at(firsts, place, groups.first)
     np.testing.assert_array_equal(firsts, first)
-    np.testing.assert_array_equal(sparse.ranks(codes)[0], inverse)
-    np.testing.assert_array_equal(sparse.occurrences(codes), counts[inverse])
-    for found_counts, side in zip(sparse.joint(codes, codes[:1000])[1:], (codes, codes[:1000]), strict=True):
+    np.testing.assert_array_equal(sparse.rank_codes(codes)[0], inverse)
+    np.testing.assert_array_equal(sparse.count_occurrences(codes), counts[inverse])
+    for found_counts, side in zip(sparse.count_joint(codes, codes[:1000])[1:], (codes, codes[:1000]), strict=True):
         np.testing.assert_array_equal(found_counts, np.bincount(np.searchsorted(values, side), minlength=len(values)))
 
 
@@ -37,12 +37,12 @@ def test_classes_by_ranks_are_those_of_the_ranked_columns(levels: int) -> None:
     # Two codes share the last rank, as missing values do.
     tables = [np.append(rng.permutation(levels - 1), levels - 2).astype(np.uint16) for _ in columns]
     weights = rng.integers(1, 9, 300_000).astype(np.float64)
-    found = classes(columns, [levels - 1] * 2, [levels - 2] * 2, weights, tables)
+    found = group_records(columns, [levels - 1] * 2, [levels - 2] * 2, weights, tables)
     ranked = np.stack([table[column] for table, column in zip(tables, columns, strict=True)], axis=1)
     rows, first, inverse = np.unique(ranked, axis=0, return_index=True, return_inverse=True)
     np.testing.assert_array_equal(np.stack(found.columns, axis=1), rows)
     np.testing.assert_array_equal(found.of_record, inverse.ravel())
     np.testing.assert_array_equal(found.first, first)
     np.testing.assert_array_equal(found.sizes, np.bincount(inverse.ravel(), weights))
-    plain = classes(columns, [levels - 1] * 2, [levels - 2] * 2, None, tables)
+    plain = group_records(columns, [levels - 1] * 2, [levels - 2] * 2, None, tables)
     np.testing.assert_array_equal(plain.sizes, np.bincount(inverse.ravel()))

@@ -40,10 +40,10 @@ def test_cells_are_packed_and_counted_alike(seed: int, records: int, sizes: list
     ranks = [rng.permutation(size).astype(np.uint8) for size in sizes]
     assert_alike(lambda: cells.pack(before, sizes))
     assert_alike(lambda: cells.pack(before, sizes, ranks))
-    assert_alike(lambda: cells.cell_counts(before, sizes))
+    assert_alike(lambda: cells.count_cells(before, sizes))
     assert_alike(lambda: cells.record_cell_counts(before, sizes))
-    assert_alike(lambda: cells.joint_counts(before, after, sizes))
-    assert_alike(lambda: cells.changed_counts(before, after, sizes))
+    assert_alike(lambda: cells.count_cells_jointly(before, after, sizes))
+    assert_alike(lambda: cells.count_changed_cells(before, after, sizes))
 
 
 def test_a_code_outside_its_cardinality_is_refused_by_both() -> None:
@@ -61,10 +61,10 @@ def test_codes_are_grouped_alike(seed: int, records: int, most: int) -> None:
     rng = np.random.default_rng(seed)
     codes, others = (rng.integers(0, most, records).astype(np.uint64) for _ in range(2))
     wanted, skipped = np.unique(others)[::-1].copy(), rng.random(records) < 0.3
-    assert_alike(lambda: sparse.distinct(codes))
-    assert_alike(lambda: sparse.joint(codes, others))
-    assert_alike(lambda: sparse.occurrences(codes))
-    assert_alike(lambda: sparse.ranks(codes))
+    assert_alike(lambda: sparse.count_distinct(codes))
+    assert_alike(lambda: sparse.count_joint(codes, others))
+    assert_alike(lambda: sparse.count_occurrences(codes))
+    assert_alike(lambda: sparse.rank_codes(codes))
     assert_alike(lambda: sparse.tally_among(codes, skipped, wanted))
 
 

@@ -44,48 +44,48 @@ def draws_that_collide(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("records", [1, 2, 3, 50, 3000])
 def test_the_order_is_that_of_the_draws(records: int) -> None:
     identifiers = np.arange(records, dtype=np.int64) * 3 - 20
-    assert order.prefix(identifiers, KEY, 1.0).tolist() == whole_order(identifiers)
-    assert order.prefix(keyed.integer_blocks(identifiers), KEY, 1.0).tolist() == whole_order(identifiers)
+    assert order.draw_prefix(identifiers, KEY, 1.0).tolist() == whole_order(identifiers)
+    assert order.draw_prefix(keyed.integer_blocks(identifiers), KEY, 1.0).tolist() == whole_order(identifiers)
 
 
 def test_files_of_any_size_are_ordered_alike() -> None:
     identifiers = np.arange(70_000, dtype=np.int64)  # more than one chunk of draws, and enough for buckets
-    assert order.prefix(identifiers, KEY, 1.0).tolist() == whole_order(identifiers)
+    assert order.draw_prefix(identifiers, KEY, 1.0).tolist() == whole_order(identifiers)
 
 
 def test_no_records_have_an_empty_order() -> None:
-    assert order.prefix(np.zeros(0, dtype=np.int64), KEY, 1.0).tolist() == []
+    assert order.draw_prefix(np.zeros(0, dtype=np.int64), KEY, 1.0).tolist() == []
 
 
 @given(st.integers(1, 400), st.floats(0, 1), st.binary(min_size=32, max_size=32))
 def test_a_prefix_is_the_beginning_of_the_whole_order(records: int, share: float, key: bytes) -> None:
     identifiers = np.arange(records, dtype=np.int64)
-    some = order.prefix(identifiers, key, share).tolist()
+    some = order.draw_prefix(identifiers, key, share).tolist()
     assert some == whole_order(identifiers, key)[: len(some)]
 
 
 def test_a_prefix_has_about_the_share_asked_for() -> None:
-    found = len(order.prefix(np.arange(100_000, dtype=np.int64), KEY, 0.1))
+    found = len(order.draw_prefix(np.arange(100_000, dtype=np.int64), KEY, 0.1))
     assert abs(found - 10_000) < 5 * np.sqrt(100_000 * 0.1 * 0.9)
 
 
 @pytest.mark.usefixtures("either_way_of_sorting", "draws_that_collide")
 def test_draws_that_meet_are_told_apart_by_the_whole_cipher_text_and_not_by_row() -> None:
     identifiers = np.arange(200, dtype=np.int64)
-    ordered = identifiers[order.prefix(identifiers, KEY, 1.0)]
+    ordered = identifiers[order.draw_prefix(identifiers, KEY, 1.0)]
     full = keyed.encrypt(keyed.integer_blocks(identifiers), KEY)
     expected = sorted(range(200), key=lambda i: (full[i, 0] >> np.uint64(61), full[i, 0], full[i, 1]))
     assert ordered.tolist() == expected
     shuffled = np.random.default_rng(1).permutation(identifiers)
-    assert shuffled[order.prefix(shuffled, KEY, 1.0)].tolist() == ordered.tolist()
+    assert shuffled[order.draw_prefix(shuffled, KEY, 1.0)].tolist() == ordered.tolist()
 
 
 @pytest.mark.usefixtures("either_way_of_sorting", "draws_that_collide")
 def test_a_shorter_prefix_of_draws_that_meet_is_still_the_beginning() -> None:
     identifiers = np.arange(200, dtype=np.int64)
-    whole = order.prefix(identifiers, KEY, 1.0).tolist()
+    whole = order.draw_prefix(identifiers, KEY, 1.0).tolist()
     for share in (0.05, 0.3, 0.9):
-        some = order.prefix(identifiers, KEY, share).tolist()
+        some = order.draw_prefix(identifiers, KEY, share).tolist()
         assert some == whole[: len(some)]
 
 
@@ -101,31 +101,31 @@ def test_bucket_sort_sorts_and_notices_equal_values(values: list[int]) -> None:
 
 def test_equal_weights_change_nothing() -> None:
     identifiers = np.arange(1000, dtype=np.int64)
-    assert order.weighted(identifiers, KEY, np.full(1000, 7.5)).tolist() == whole_order(identifiers)
+    assert order.draw_weighted(identifiers, KEY, np.full(1000, 7.5)).tolist() == whole_order(identifiers)
 
 
 def test_the_weighted_order_is_of_all_records_and_follows_the_identifiers() -> None:
     identifiers = np.arange(500, dtype=np.int64)
     weights = np.where(identifiers % 7 == 0, 20.0, 1.0)
-    ordered = order.weighted(identifiers, KEY, weights)
+    ordered = order.draw_weighted(identifiers, KEY, weights)
     assert sorted(ordered.tolist()) == identifiers.tolist()
     rows = np.random.default_rng(3).permutation(500)
-    assert identifiers[rows][order.weighted(identifiers[rows], KEY, weights[rows])].tolist() == ordered.tolist()
+    assert identifiers[rows][order.draw_weighted(identifiers[rows], KEY, weights[rows])].tolist() == ordered.tolist()
 
 
 @pytest.mark.usefixtures("draws_that_collide")
 def test_weighted_draws_that_meet_do_not_follow_the_rows() -> None:
     identifiers = np.arange(300, dtype=np.int64)
     weights = np.where(identifiers % 5 == 0, 2.0, 1.0)
-    ordered = order.weighted(identifiers, KEY, weights).tolist()
+    ordered = order.draw_weighted(identifiers, KEY, weights).tolist()
     rows = np.random.default_rng(4).permutation(300)
-    assert identifiers[rows][order.weighted(identifiers[rows], KEY, weights[rows])].tolist() == ordered
+    assert identifiers[rows][order.draw_weighted(identifiers[rows], KEY, weights[rows])].tolist() == ordered
 
 
 def test_a_record_comes_first_in_proportion_to_its_weight() -> None:
     weights = np.array([1.0, 2.0, 5.0])
     keys = [keyed.derive(bytes(32), "first", i) for i in range(2000)]
-    first = np.bincount([order.weighted(np.arange(3), key, weights)[0] for key in keys], minlength=3)
+    first = np.bincount([order.draw_weighted(np.arange(3), key, weights)[0] for key in keys], minlength=3)
     expected = 2000 * weights / weights.sum()
     assert (np.abs(first - expected) < 4 * np.sqrt(expected)).all()
 
@@ -133,7 +133,7 @@ def test_a_record_comes_first_in_proportion_to_its_weight() -> None:
 def test_after_the_first_the_next_is_drawn_in_proportion_among_the_rest() -> None:
     weights = np.array([1.0, 2.0, 5.0])
     keys = [keyed.derive(bytes(32), "second", i) for i in range(3000)]
-    orders = np.array([order.weighted(np.arange(3), key, weights) for key in keys])
+    orders = np.array([order.draw_weighted(np.arange(3), key, weights) for key in keys])
     after_heaviest = orders[orders[:, 0] == 2][:, 1]
     share = (after_heaviest == 1).mean()  # two thirds, if record 2 is out of the race
     assert abs(share - 2 / 3) < 4 * np.sqrt(2 / 9 / len(after_heaviest))

@@ -94,7 +94,7 @@ def test_dealing_takes_the_next_records_of_each_class(case: tuple[Labels, npt.ND
     class_of, moves, classes = case
     queues = {c: np.flatnonzero(class_of == c).tolist() for c in range(classes)}
     expected = [[queues[a].pop(0), queues[b].pop(0)] for a, b, number in moves.tolist() for _ in range(number)]
-    assert pairing.deal(class_of, moves, classes).tolist() == expected
+    assert pairing.assign_moves(class_of, moves, classes).tolist() == expected
 
 
 @pytest.mark.parametrize("kind", ["uint8", "uint16", "uint32", "uint64", "int8", "int64", "float64", "bool"])

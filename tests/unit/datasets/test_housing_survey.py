@@ -31,7 +31,7 @@ def test_identifiers_have_twelve_digits_and_do_not_repeat(survey):
 
 
 def test_about_as_many_combinations_of_keys_are_unique_as_in_the_paper(survey):
-    counts = cells.cell_counts(*survey.coded_columns(datasets.HOUSING_KEYS)).counts
+    counts = cells.count_cells(*survey.coded_columns(datasets.HOUSING_KEYS)).counts
     assert abs(int((counts == 1).sum()) - 473) < 25
 
 

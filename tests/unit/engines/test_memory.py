@@ -82,8 +82,8 @@ def test_a_large_file_needs_a_prefix_only_and_gives_the_same_pairs(
 ) -> None:
     data = persons(150_000, text=text)
     looked_at: list[float] = []
-    prefix = order.prefix
-    monkeypatch.setattr(order, "prefix", lambda i, k, share: looked_at.append(share) or prefix(i, k, share))
+    prefix = order.draw_prefix
+    monkeypatch.setattr(order, "draw_prefix", lambda i, k, share: looked_at.append(share) or prefix(i, k, share))
     short = {wanted: pairs_of(data, request(wanted, equal=equal)) for wanted in (1, 3_000)}
     assert max(looked_at) < 1.0
     monkeypatch.setattr(memory, "_WHOLE_FILE", EVERYTHING)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safeswap.errors import InputError
-from safeswap.files.columns import distinct_count, settled, without_unused_levels
+from safeswap.files.columns import distinct_count, drop_unused_levels, normalise_table
 
 
 class Tagged(pa.ExtensionType):
@@ -36,28 +36,28 @@ class Tagged(pa.ExtensionType):
     ],
 )
 def test_unusual_types_become_plain_ones_with_the_same_values(column: pa.Array, kind: pa.DataType) -> None:
-    found = settled(pa.table({"x": column}))["x"]
+    found = normalise_table(pa.table({"x": column}))["x"]
     assert found.type == kind
     assert found.to_pylist() == column.to_pylist()
 
 
 def test_dictionaries_of_views_become_plain_too() -> None:
     column = pa.DictionaryArray.from_arrays(pa.array([0, 1, 0], pa.int8()), pa.array(["a", "b"], pa.string_view()))
-    found = settled(pa.table({"x": column}))["x"]
+    found = normalise_table(pa.table({"x": column}))["x"]
     assert found.type == pa.dictionary(pa.int8(), pa.string())
     assert found.to_pylist() == ["a", "b", "a"]
 
 
 def test_notes_in_the_margin_go() -> None:
     field = pa.field("x", pa.string(), metadata={"made by": "CANARY"})
-    found = settled(pa.table([["a"]], schema=pa.schema([field], metadata={"pandas": "CANARY"})))
+    found = normalise_table(pa.table([["a"]], schema=pa.schema([field], metadata={"pandas": "CANARY"})))
     assert "CANARY" not in found.schema.to_string(show_schema_metadata=True, show_field_metadata=True)
 
 
 def test_codes_outside_their_dictionary_are_refused_before_they_are_used() -> None:
     bad = pa.DictionaryArray.from_arrays(pa.array([0, 7], pa.int8()), pa.array(["a"]), safe=False)
     with pytest.raises(InputError) as caught:
-        settled(pa.table({"x": bad}), file="x.parquet")
+        normalise_table(pa.table({"x": bad}), file="x.parquet")
     assert caught.value.code == "corrupt-file"
 
 
@@ -75,7 +75,7 @@ def test_only_unused_levels_go(chunks: list[list[str | None]], extra: list[str])
             for c in chunks
         ]
     )
-    found = without_unused_levels(pa.table({"x": column}))["x"]
+    found = drop_unused_levels(pa.table({"x": column}))["x"]
     values = [value for chunk in chunks for value in chunk]
     assert found.to_pylist() == values
     for chunk in found.chunks:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safeswap import datasets
-from safeswap.arrays.cells import cell_counts
+from safeswap.arrays.cells import count_cells
 from safeswap.errors import SpecError
 from safeswap.files.describe import cell_sizes, describe
 from safeswap.files.read import read
@@ -152,4 +152,4 @@ def test_cells_are_counted_as_the_kernel_counts_them(data: st.DataObject, rows: 
     seed = data.draw(st.integers(0, 2**32 - 1))
     rng = np.random.default_rng(seed)
     columns = [rng.integers(0, c, rows).astype(np.uint16) for c in cardinalities]
-    assert sorted(cell_sizes(columns, cardinalities)) == sorted(cell_counts(columns, cardinalities).counts)
+    assert sorted(cell_sizes(columns, cardinalities)) == sorted(count_cells(columns, cardinalities).counts)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from safeswap import workflow
 from safeswap.errors import OutputError, SpecError
-from safeswap.files.labelled import not_kept, write_dta, write_sav
+from safeswap.files.labelled import list_losses, write_dta, write_sav
 from safeswap.files.read import read
 from safeswap.files.write import write as write_file
 from safeswap.model.key import Key
@@ -284,13 +284,13 @@ def test_nothing_of_a_labelled_file_gets_lost_on_the_way(tmp_path: Path) -> None
     assert again.table.equals(data.table)
     assert again.schema == data.schema.replace(name="b")
     assert again.schema.label == "Survey of 2026"
-    assert not_kept(data, ".sav") == ()
-    assert not_kept(data, ".dta") == (
+    assert list_losses(data, ".sav") == ()
+    assert list_losses(data, ".dta") == (
         "edate: which codes are missing values: Stata knows .a to .z only",
         "span: the display format DTIME10",
         "pay: the display format DOLLAR12.2 becomes %12.2f",
     )
-    assert not_kept(data, ".csv") == ("the label of the file", "the display formats of 5 columns")
+    assert list_losses(data, ".csv") == ("the label of the file", "the display formats of 5 columns")
 
 
 @pytest.mark.parametrize("name", ["born", "edate", "span"])

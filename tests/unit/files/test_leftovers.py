@@ -19,7 +19,7 @@ import pytest
 import safeswap as ss
 from safeswap import datasets, workflow
 from safeswap.files import atomic
-from safeswap.files.atomic import atomic_directory, atomic_write, claim_prefix, sweep
+from safeswap.files.atomic import atomic_directory, atomic_write, claim_prefix, remove_leftovers
 
 pytestmark = pytest.mark.skipif(not Path("/proc/sys/kernel/random/boot_id").exists(), reason="elsewhere nothing goes")
 
@@ -180,7 +180,7 @@ def test_claims_of_this_very_process_are_left_alone(tmp_path: Path) -> None:
 def test_what_another_machine_or_an_earlier_start_left_stays(tmp_path: Path) -> None:
     left_behind(tmp_path, boot="00000000-0000-0000-0000-000000000000")
     before = names(tmp_path)
-    sweep(tmp_path)
+    remove_leftovers(tmp_path)
     assert names(tmp_path) == before
 
 
@@ -191,7 +191,7 @@ def test_a_claim_that_is_just_being_made_stays(tmp_path: Path) -> None:
     (tmp_path / f".safeswap-{'3' * 16}.lock").symlink_to(tmp_path / "nowhere")
     os.mkfifo(tmp_path / f".safeswap-{'4' * 16}.lock")
     before = names(tmp_path)
-    sweep(tmp_path)
+    remove_leftovers(tmp_path)
     assert names(tmp_path) == before
 
 
@@ -208,7 +208,7 @@ def test_without_locks_or_the_number_of_the_start_nothing_goes(tmp_path: Path, m
             part.write_text("x")
         assert names(tmp_path) == sorted([*before, "out"])
     monkeypatch.setattr(atomic, "_boot_id", lambda: "")
-    sweep(tmp_path)
+    remove_leftovers(tmp_path)
     assert names(tmp_path) == sorted([*before, "out"])
 
 
@@ -217,10 +217,10 @@ def test_files_of_others_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     (tmp_path / ".safeswap-notes").write_text("somebody's own")
     before = names(tmp_path)
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
-    sweep(tmp_path)
+    remove_leftovers(tmp_path)
     assert names(tmp_path) == before
     monkeypatch.undo()
-    sweep(tmp_path)
+    remove_leftovers(tmp_path)
     assert names(tmp_path) == [".safeswap-notes"]
 
 

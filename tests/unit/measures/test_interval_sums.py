@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeswap.measures.table_check import find_unknowns, sharpen, tighten
+from safeswap.measures.table_check import find_unknowns, sharpen_intervals, tighten
 
 
 @given(st.lists(st.integers(0, 9), min_size=12, max_size=12), st.lists(st.booleans(), min_size=12, max_size=12))
@@ -21,7 +21,7 @@ def test_the_truth_stays_within_the_bounds(cells, shown):
     rough = [each.copy() for each in (lower[0], upper[0])]
     wanted, _ = find_unknowns(lower, upper)
     if wanted.size:
-        sharpen(lower, upper, sums, wanted, true=arrays)
+        sharpen_intervals(lower, upper, sums, wanted, true=arrays)
     assert (lower[0] <= counts).all()
     assert (upper[0] >= counts).all()
     assert (lower[0] >= rough[0]).all()

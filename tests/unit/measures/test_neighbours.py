@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from safeswap.arrays import threads
 from safeswap.arrays.kd_tree import LEAF, build
-from safeswap.measures.plot.neighbours import counts_within, nearest
+from safeswap.measures.plot.neighbours import count_within, find_nearest
 
 
 def squares(y: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -40,14 +40,14 @@ def points(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def test_counts_are_those_of_comparing_every_pair(tried):
     x, y, radii = tried
     expected = (squares(y, x) < (radii**2)[:, None]).sum(axis=1)
-    assert counts_within(build(x), y, radii).tolist() == expected.tolist()
+    assert count_within(build(x), y, radii).tolist() == expected.tolist()
 
 
 @given(points())
 def test_the_nearest_is_that_of_comparing_every_pair_ties_counted(tried):
     x, y, _ = tried
     distances = squares(y, x)
-    rows, least, ties = nearest(build(x), y)
+    rows, least, ties = find_nearest(build(x), y)
     assert rows.tolist() == distances.argmin(axis=1).tolist()
     assert least.tolist() == distances.min(axis=1).tolist()
     assert ties.tolist() == (distances == distances.min(axis=1)[:, None]).sum(axis=1).tolist()
@@ -60,7 +60,7 @@ def test_a_radius_per_record_is_that_record_s_own():
     radii = 0.3 * np.linalg.norm(y, axis=1)
     expected = (squares(y, x) < (radii**2)[:, None]).sum(axis=1)
     assert expected.max() > 4 * LEAF
-    assert (counts_within(build(x), y, radii) == expected).all()
+    assert (count_within(build(x), y, radii) == expected).all()
 
 
 @pytest.mark.parametrize("number", [1, 2, 8])
@@ -68,19 +68,19 @@ def test_the_number_of_threads_plays_no_part(number, monkeypatch):
     rng = np.random.default_rng(6)
     x, y = rng.normal(size=(500, 3)), rng.normal(size=(700, 3))
     tree, radii = build(x), rng.random(700)
-    expected = counts_within(tree, y, radii), *nearest(tree, y)
+    expected = count_within(tree, y, radii), *find_nearest(tree, y)
     monkeypatch.setattr(threads, "_WORTH_A_THREAD", 10)
     monkeypatch.setattr(threads, "_most_threads", lambda: number)
-    found = counts_within(tree, y, radii), *nearest(tree, y)
+    found = count_within(tree, y, radii), *find_nearest(tree, y)
     assert all((one == other).all() for one, other in zip(found, expected, strict=True))
 
 
 def test_no_points_and_no_queries_are_no_trouble():
     nothing, some = np.empty((0, 2)), np.ones((3, 2))
-    assert counts_within(build(nothing), some, np.ones(3)).tolist() == [0, 0, 0]
-    assert nearest(build(nothing), some)[0].tolist() == [-1, -1, -1]
-    assert counts_within(build(some), nothing, np.empty(0)).tolist() == []
-    assert nearest(build(some), nothing)[0].tolist() == []
+    assert count_within(build(nothing), some, np.ones(3)).tolist() == [0, 0, 0]
+    assert find_nearest(build(nothing), some)[0].tolist() == [-1, -1, -1]
+    assert count_within(build(some), nothing, np.empty(0)).tolist() == []
+    assert find_nearest(build(some), nothing)[0].tolist() == []
 
 
 def test_every_point_is_in_the_tree_once_and_within_its_boxes():

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeswap.arrays.combinations import Classes, classes, mask_of
+from safeswap.arrays.combinations import Classes, group_records, mask_of
 from safeswap.measures.risk import suda2
 
 BLANK = 4
@@ -25,7 +25,7 @@ def files(draw: st.DrawFn) -> tuple[Classes, int]:
     share = draw(st.sampled_from([0.0, 0.1, 0.4]))
     for column in columns:
         column[rng.random(records) < share] = BLANK
-    return classes(columns, [BLANK + 1] * keys, [BLANK] * keys), draw(st.integers(1, keys))
+    return group_records(columns, [BLANK + 1] * keys, [BLANK] * keys), draw(st.integers(1, keys))
 
 
 def by_hand(found: Classes, most: int, missing: str) -> set[tuple[int, int]]:
@@ -70,7 +70,7 @@ def test_minimal_uniques_are_those_of_comparing_all_pairs(case: tuple[Classes, i
 def test_more_keys_than_have_bits_of_their_own_make_no_difference(seed: int, missing: str) -> None:
     rng = np.random.default_rng(seed)
     columns = [rng.choice([0, 1, 2, BLANK], 9, p=[0.45, 0.3, 0.15, 0.1]).astype(np.uint8) for _ in range(11)]
-    found = classes(columns, [BLANK + 1] * 11, [BLANK] * 11)
+    found = group_records(columns, [BLANK + 1] * 11, [BLANK] * 11)
     unique = suda2.minimal_uniques(found, most=3, missing=missing)
     pairs = set(zip(unique.classes.tolist(), unique.masks.tolist(), strict=True))
     assert pairs == by_hand(found, 3, missing)
@@ -80,7 +80,9 @@ def test_more_keys_than_have_bits_of_their_own_make_no_difference(seed: int, mis
 @given(files())
 def test_the_order_of_the_keys_plays_no_part(case: tuple[Classes, int]) -> None:
     found, most = case
-    turned = classes([c[found.of_record] for c in found.columns[::-1]], found.cardinalities[::-1], found.blanks[::-1])
+    turned = group_records(
+        [c[found.of_record] for c in found.columns[::-1]], found.cardinalities[::-1], found.blanks[::-1]
+    )
     rows = turned.of_record[found.first].astype(np.int64)
     keys = len(found.columns)
     here, there = suda2.minimal_uniques(found, most=most), suda2.minimal_uniques(turned, most=most)
@@ -105,12 +107,12 @@ def test_totals_add_up_over_records_and_keys(case: tuple[Classes, int]) -> None:
 def test_many_uniques_need_more_room_than_there_is_at_first() -> None:
     rng = np.random.default_rng(1)
     columns = [rng.permutation(6_000).astype(np.uint16) for _ in range(3)]
-    unique = suda2.minimal_uniques(classes(columns, [6_000] * 3, [6_000] * 3), most=3)
+    unique = suda2.minimal_uniques(group_records(columns, [6_000] * 3, [6_000] * 3), most=3)
     assert len(unique) == 18_000
     assert set(unique.masks.tolist()) == {1, 2, 4}
 
 
 def test_the_highest_of_62_keys_has_a_bit_of_its_own() -> None:
     columns = [np.array([0, 0, 0], np.uint8)] * 61 + [np.array([0, 1, 1], np.uint8)]
-    unique = suda2.minimal_uniques(classes(columns, [2] * 62, [9] * 62), most=1)
+    unique = suda2.minimal_uniques(group_records(columns, [2] * 62, [9] * 62), most=1)
     assert unique.masks.tolist() == [1 << 61]

@@ -7,7 +7,7 @@ from itertools import combinations
 
 import numpy as np
 
-from safeswap.arrays.combinations import classes
+from safeswap.arrays.combinations import group_records
 from safeswap.methods.suppress.problem import Blanking, Problem
 
 Record = tuple[int | None, ...]
@@ -65,7 +65,7 @@ def problem(
     keys = range(len(records[0]))
     blanks = [max((record[k] for record in records if record[k] is not None), default=0) + 1 for k in keys]
     columns = [np.array([blanks[k] if record[k] is None else record[k] for record in records], np.uint8) for k in keys]
-    found = classes(columns, [blank + 1 for blank in blanks], blanks)
+    found = group_records(columns, [blank + 1 for blank in blanks], blanks)
     return Problem(
         classes=found,
         members=found.sizes.astype(np.int64),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from safeswap.errors import InputError, SpecError
 from safeswap.methods.recode import rules
 from safeswap.methods.recode.apply import apply_step, is_by_number, values_of
-from safeswap.methods.recode.rules import targets
+from safeswap.methods.recode.rules import map_values
 from safeswap.methods.recode.steps import Blank, Round, TopBottomCode, as_step
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Schema
@@ -44,7 +44,7 @@ def test_many_values_are_rounded_as_one_is(how: str, values: list[float], base: 
 def test_numbers_become_what_their_texts_would(stated: dict[str, object], values: list[float | None]) -> None:
     data, step = quantity(values), as_step({**stated, "attribute": "x"})
     assert is_by_number(data, step)
-    told = targets(step, values_of(data, "x"))
+    told = map_values(step, values_of(data, "x"))
     texts = [None if value is None else told[rules.number_text(value)] for value in values]
     assert apply_step(data, step).table["x"].to_pylist() == [None if text is None else float(text) for text in texts]
 

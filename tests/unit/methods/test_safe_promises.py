@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from safeswap.methods.safe.spec import SafeCells
 from safeswap.model.audit import Audit
-from safeswap.model.columns import replaced_column
+from safeswap.model.columns import replace_values
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Schema
 
@@ -56,6 +56,6 @@ def test_values_are_replaced_in_their_rows_and_nowhere_else(kind, data):
     expected = column.to_pylist()
     for row, value in zip(rows, new, strict=True):
         expected[row] = value
-    found = replaced_column(column, rows, pa.array(new, pa.string()))
+    found = replace_values(column, rows, pa.array(new, pa.string()))
     assert found.to_pylist() == expected
     assert found.type == column.type

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.hand_made import survey
 
 from safeswap.errors import SpecError, UnsafeRelease
-from safeswap.model.columns import aligned_columns, different
+from safeswap.model.columns import aligned_columns, flag_changes
 from safeswap.model.key import Key
 from safeswap.model.keyed_order import keyed_order, names_of
 from safeswap.model.microdata import Microdata
@@ -37,7 +37,7 @@ def test_every_record_leaves_once_with_its_values():
     assert sorted(rows.tolist()) == list(range(len(data)))
     for name in ("Race", "Sex", "Age", "Town", "Income"):
         taken = data.table.column(name).take(pa.array(rows))
-        assert not different(*aligned_columns(taken, release.table.column(name))).any()
+        assert not flag_changes(*aligned_columns(taken, release.table.column(name))).any()
 
 
 def test_identifiers_are_new_and_say_nothing():
@@ -53,7 +53,7 @@ def test_the_order_does_not_depend_on_the_order_of_the_input():
     data = survey()
     one, other = prepare(data)[0], prepare(permuted(data))[0]
     assert one.table.drop_columns("Income").equals(other.table.drop_columns("Income"))
-    assert not different(*aligned_columns(one.table["Income"], other.table["Income"])).any()
+    assert not flag_changes(*aligned_columns(one.table["Income"], other.table["Income"])).any()
 
 
 def test_the_order_depends_on_every_bit_of_the_key_and_on_the_context():

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from safeswap.errors import SpecError
-from safeswap.model.columns import missing_codes, numbers, ranked, ranked_columns
+from safeswap.model.columns import missing_codes, rank_column, rank_columns, to_numbers
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
 
@@ -37,7 +37,7 @@ def one(values: Any, **attribute: Any) -> Microdata:
     ],
 )
 def test_codes_have_the_order_of_the_values(values: Any, attribute: dict[str, Any], expected: list[int]) -> None:
-    codes, ranks = ranked(one(values, **attribute), "x")
+    codes, ranks = rank_column(one(values, **attribute), "x")
     assert codes.tolist() == expected
     assert ranks == len(set(expected))
 
@@ -46,13 +46,13 @@ def test_the_order_of_the_rows_plays_no_part() -> None:
     rng = np.random.default_rng(1)
     values = np.array([f"v{i}" for i in rng.integers(0, 30, 200)])
     order = rng.permutation(200)
-    codes, _ = ranked(one(values), "x")
-    shuffled, _ = ranked(one(values[order]), "x")
+    codes, _ = rank_column(one(values), "x")
+    shuffled, _ = rank_column(one(values[order]), "x")
     assert shuffled.tolist() == codes[order].tolist()
 
 
 def test_no_records_have_no_ranks() -> None:
-    columns, numbers_of = ranked_columns(one(pa.array([], pa.string())), ("x",))
+    columns, numbers_of = rank_columns(one(pa.array([], pa.string())), ("x",))
     assert columns[0].size == numbers_of[0] == 0
 
 
@@ -63,16 +63,16 @@ def test_missing_codes_are_nulls_and_what_the_schema_says() -> None:
 
 def test_numbers_are_read_from_any_type_and_missing_is_not_a_number() -> None:
     numeric = {"kind": Kind.NUMERIC}
-    assert numbers(one([1, None], **numeric), "x").tolist()[0] == 1.0
-    assert np.isnan(numbers(one([1, None], **numeric), "x")[1])
-    assert np.isnan(numbers(one([1.5, 99.0], missing=("99",), **numeric), "x")).tolist() == [False, True]
-    text = numbers(one(["1.5", "?", None, "2"], missing=("?",), **numeric), "x")
+    assert to_numbers(one([1, None], **numeric), "x").tolist()[0] == 1.0
+    assert np.isnan(to_numbers(one([1, None], **numeric), "x")[1])
+    assert np.isnan(to_numbers(one([1.5, 99.0], missing=("99",), **numeric), "x")).tolist() == [False, True]
+    text = to_numbers(one(["1.5", "?", None, "2"], missing=("?",), **numeric), "x")
     assert text[[0, 3]].tolist() == [1.5, 2.0]
     assert np.isnan(text[1:3]).all()
 
 
 def test_what_is_no_number_is_refused_without_being_quoted() -> None:
     with pytest.raises(SpecError) as caught:
-        numbers(one(["1", "secret"]), "x")
+        to_numbers(one(["1", "secret"]), "x")
     assert caught.value.code == "not-numeric"
     assert "secret" not in str(caught.value.as_dict())

@@ -12,7 +12,7 @@ from tests.hand_made import KEY, PROMISES, apply_by_hand, masked_by, masked_surv
 from safeswap.errors import InputError
 from safeswap.files.write import write_parquet
 from safeswap.model.audit import Exchange, Replacement, undo
-from safeswap.model.columns import aligned_columns, different
+from safeswap.model.columns import aligned_columns, flag_changes
 from safeswap.model.invariant import ReplaysFromAudit
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
@@ -29,7 +29,7 @@ def stored(masked: Masked, directory: Path, **notes) -> Path:
 
 def assert_same(one: Microdata, other: Microdata) -> None:
     for name in one.attributes:
-        assert not different(*aligned_columns(one.table[name], other.table[name])).any()
+        assert not flag_changes(*aligned_columns(one.table[name], other.table[name])).any()
 
 
 def test_an_audit_comes_back_as_it_was(tmp_path):
@@ -66,8 +66,8 @@ def test_masked_file_and_audit_give_the_original_back_in_another_process(tmp_pat
     original, undone = (parquet.read_table(tmp_path / f"{name}.parquet") for name in ("original", "undone"))
     assert original.column_names == undone.column_names
     for name in original.column_names:
-        assert not different(*aligned_columns(original[name], undone[name])).any()
-    changed = different(*aligned_columns(data.table["Race"], masked.data.table["Race"]))
+        assert not flag_changes(*aligned_columns(original[name], undone[name])).any()
+    changed = flag_changes(*aligned_columns(data.table["Race"], masked.data.table["Race"]))
     assert changed.sum() == 2 * masked.audit.made
 
 
@@ -83,7 +83,7 @@ def test_a_released_record_can_be_traced_by_who_holds_the_audit(tmp_path):
     names = ["Race", "Sex", "Age", "Town", "Income"]
     inside = Microdata(masked.data.table, masked.data.schema)
     for name in names:
-        assert not different(*aligned_columns(inside.table[name], back[name])).any()
+        assert not flag_changes(*aligned_columns(inside.table[name], back[name])).any()
     rebuilt = inside.table
     for name in names:
         rebuilt = rebuilt.set_column(rebuilt.column_names.index(name), name, back[name])

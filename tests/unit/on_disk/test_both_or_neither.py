@@ -13,7 +13,7 @@ import pytest
 from safeswap import workflow
 from safeswap.errors import InputError, UnsafeRelease
 from safeswap.on_disk import job, memory
-from safeswap.on_disk.masking import both_or_neither
+from safeswap.on_disk.masking import write_both
 
 SPEC: dict[str, Any] = {"method": "swap", "swap": ["x"], "rate": 0.5}
 
@@ -32,7 +32,7 @@ def mask(source: Path, *, target: str = "masked.parquet", engine: str = "memory"
 
 def test_a_job_that_fails_leaves_the_records_of_others(tmp_path: Path) -> None:
     source = survey(tmp_path)
-    with pytest.raises(RuntimeError), both_or_neither(tmp_path / "audit", tmp_path / "never.parquet"):
+    with pytest.raises(RuntimeError), write_both(tmp_path / "audit", tmp_path / "never.parquet"):
         other = mask(source)
         raise RuntimeError
     assert other.audit.is_dir()
@@ -41,7 +41,7 @@ def test_a_job_that_fails_leaves_the_records_of_others(tmp_path: Path) -> None:
 def test_a_record_stays_when_its_output_is_in_place_and_goes_when_it_is_not(tmp_path: Path) -> None:
     for name, is_there in (("there", True), ("missing", False)):
         record, output = tmp_path / "audit" / f"masking-{name}", tmp_path / name
-        with pytest.raises(KeyboardInterrupt), both_or_neither(tmp_path / "audit", output) as records:
+        with pytest.raises(KeyboardInterrupt), write_both(tmp_path / "audit", output) as records:
             record.mkdir()
             records.append(record)
             if is_there:

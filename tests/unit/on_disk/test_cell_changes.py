@@ -28,7 +28,7 @@ def test_changes_are_those_of_counting_everything_twice(records: int, possible: 
     after[rows] = now
     found = cell_changes(before, possible, rows, now, 5)
 
-    by_hand = cells.joint_counts if cells.is_dense(possible, records) else cells.changed_counts
+    by_hand = cells.count_cells_jointly if cells.is_dense(possible, records) else cells.count_changed_cells
     expected = by_hand([before], [after], [possible])
     for name in ("codes", "before", "after"):
         assert getattr(found.joint, name).tolist() == getattr(expected, name).tolist()

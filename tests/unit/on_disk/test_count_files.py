@@ -13,7 +13,7 @@ import pytest
 import safeswap as ss
 from safeswap import datasets, registry, workflow
 from safeswap.errors import InputError, SpecError
-from safeswap.files.coded_columns import coded_columns, side_by_side
+from safeswap.files.coded_columns import code_columns, iter_aligned
 from safeswap.files.parquet import open_parquet
 from safeswap.model.microdata import code_column
 from safeswap.on_disk import cells as module
@@ -163,7 +163,7 @@ def test_columns_are_coded_batch_by_batch_as_they_are_as_a_whole(tmp_path: Path)
         }
     )
     pq.write_table(table, tmp_path / "x.parquet", row_group_size=300)
-    found = coded_columns(open_parquet(tmp_path / "x.parquet"), table.column_names)
+    found = code_columns(open_parquet(tmp_path / "x.parquet"), table.column_names)
     for name, coded in found.items():
         expected = code_column(table[name])
         assert coded.cardinality == expected.cardinality
@@ -176,6 +176,6 @@ def test_files_in_other_batches_come_side_by_side(tmp_path: Path) -> None:
     for name, rows in (("a", 7), ("b", 5)):
         pq.write_table(pa.table({"x": range(40)}), tmp_path / f"{name}.parquet", row_group_size=rows)
     first, second = (open_parquet(tmp_path / f"{name}.parquet") for name in "ab")
-    met = [(start, mine.to_pylist(), theirs.to_pylist()) for start, mine, theirs in side_by_side(first, second, "x")]
+    met = [(start, mine.to_pylist(), theirs.to_pylist()) for start, mine, theirs in iter_aligned(first, second, "x")]
     assert all(mine == theirs for _, mine, theirs in met)
     assert [value for _, mine, _ in met for value in mine] == list(range(40))

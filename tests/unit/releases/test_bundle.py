@@ -16,7 +16,7 @@ from tests.hand_made import masked_survey, release_of, survey
 from safeswap.errors import OutputError, SpecError, UnsafeRelease
 from safeswap.files.manifest import DATA_FORMATS
 from safeswap.files.read import read
-from safeswap.model.columns import aligned_columns, different
+from safeswap.model.columns import aligned_columns, flag_changes
 from safeswap.model.microdata import Microdata
 from safeswap.model.release import PublicFacts, Release
 from safeswap.model.schema import Attribute, Kind, Schema
@@ -71,7 +71,7 @@ def test_what_is_read_back_is_what_was_released(tmp_path, data_format):
     found = read(path).table
     assert found.column_names == release.table.column_names
     for name in ("Race", "Age", "Town"):
-        assert not different(*aligned_columns(release.table[name], found[name])).any()
+        assert not flag_changes(*aligned_columns(release.table[name], found[name])).any()
     incomes = [np.asarray(t["Income"].cast(pa.float64())) for t in (release.table, found)]
     assert np.array_equal(np.signbit(incomes[0]), np.signbit(incomes[1]))
     np.testing.assert_array_equal(*incomes)

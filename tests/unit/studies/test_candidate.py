@@ -41,7 +41,7 @@ def table(labels: np.ndarray, attributes: tuple[int, ...], sizes: tuple[int, ...
 
 
 def scored(labels: np.ndarray, sizes: tuple[int, ...], swapped: tuple[int, ...], numbers: list[int], n=(3,)):
-    base = candidates.baseline(columns(labels), sizes, n)
+    base = candidates.count_baseline(columns(labels), sizes, n)
     chosen = np.array(swapped, dtype=np.int64)
     order, numbered = touched.gather(labels, np.arange(len(labels)), base.strides)
     pairs = touched.first_pairs(
@@ -160,7 +160,7 @@ def test_too_large_tables_are_not_kept_and_nothing_else_suffers():
 
 def test_more_pairs_than_there_are_are_refused():
     labels = labels_of(50, DENSE, 3)
-    base = candidates.baseline(columns(labels), DENSE)
+    base = candidates.count_baseline(columns(labels), DENSE)
     none = candidates.Touched(
         labels, np.zeros((0, 2), np.int64), np.array([0]), np.zeros(0, np.int64), np.zeros(0, np.int64)
     )

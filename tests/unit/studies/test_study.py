@@ -10,7 +10,7 @@ import pytest
 from tests.unit.studies.samples import KEY, file_of, sample
 
 from safeswap import registry
-from safeswap.arrays.dominance import undominated
+from safeswap.arrays.dominance import find_undominated
 from safeswap.errors import SpecError
 from safeswap.model.study import ConstraintSet, StudySpec
 from safeswap.studies.run import run_study
@@ -61,7 +61,7 @@ def test_the_frontier_of_a_rate_looks_at_that_rate_only(made):
     rates = made.table.column("rate").to_numpy()
     for rate in QUESTION.rates:
         rows = np.flatnonzero(rates == rate)
-        expected = rows[undominated(made.scores("n_rule")[rows], made.scores("hellinger")[rows])]
+        expected = rows[find_undominated(made.scores("n_rule")[rows], made.scores("hellinger")[rows])]
         assert sorted(made.frontier(rate=rate)) == expected.tolist()
     union = {row for rate in QUESTION.rates for row in made.frontier(rate=rate)}
     assert set(made.frontier()) <= union
@@ -84,7 +84,7 @@ def test_the_summary_is_the_mean_and_spread_over_replicates(made):
     assert summary["distortion_mean"].to_numpy() == pytest.approx(grouped["hellinger"]["mean"].to_numpy())
     times = np.zeros(len(made.specs))
     for _, part in frame.groupby("replicate"):
-        times += undominated(part["n_rule"].to_numpy(), part["hellinger"].to_numpy())
+        times += find_undominated(part["n_rule"].to_numpy(), part["hellinger"].to_numpy())
     assert summary["on_frontier"].to_numpy() == pytest.approx(times / 4)
 
 

@@ -258,7 +258,7 @@ class DuckDBRecords:
         for start, words, columns in self._draw_batches(wide, request.draw_key):
             codes = [self.stream.codes(name, column) for name, column in columns.items()]
             draws = np.ascontiguousarray(words[:, 0])
-            times = [order.sortable(order.arrivals(draws, weight)) for weight in (1.0, targeting.weight)]
+            times = [order.as_sortable(order.draw_arrivals(draws, weight)) for weight in (1.0, targeting.weight)]
             part = [np.arange(start, start + len(draws)), *times, draws, words[:, 1], *codes]
             self.store.insert(raced, table_by_position(part))
         own = ", ".join(f"c{wide.index(key)}" for key in keys)

@@ -110,7 +110,7 @@ class Race:
         words = self.draw.words(columns[0])
         draws = np.ascontiguousarray(words[:, 0])
         # No time is negative, so their order as integers is the same, signed or not.
-        times = [order.sortable(order.arrivals(draws, each)).view(np.int64) for each in (1.0, self.weight)]
+        times = [order.as_sortable(order.draw_arrivals(draws, each)).view(np.int64) for each in (1.0, self.weight)]
         ties = [_as_signed(words[:, word]) for word in (0, 1)]
         return _batch(["i", "usual", "sooner", "l", "m"], [rows, *times, *ties], self.draw.codes(columns[1:]), "g")
 
@@ -154,10 +154,10 @@ class IdentifierCheck:
     def __call__(self, rows: Int64s, columns: Sequence[pa.Array]) -> pa.RecordBatch:
         """Run on a piece."""
         from safeswap.engines.identity import column_identity
-        from safeswap.files.identifiers import missing_positions
+        from safeswap.files.identifiers import find_missing
 
         column = pa.chunked_array([columns[0]])
-        absent, ascends = len(missing_positions(column, self.missing)), False
+        absent, ascends = len(find_missing(column, self.missing)), False
         if not absent:
             identity = column_identity(column, bytes(32))  # only integers are looked at
             if identity.ndim == 1:

@@ -314,11 +314,11 @@ def written_piece(piece: Piece, written: Path) -> Piece:
 
 
 def _differ(before: pa.ChunkedArray, after: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
-    from safeswap.model.columns import aligned_columns, different
+    from safeswap.model.columns import aligned_columns, flag_changes
 
     if len(before) != len(after):
         return np.ones(max(len(before), 1), dtype=np.bool_)
-    return different(*aligned_columns(before, after))
+    return flag_changes(*aligned_columns(before, after))
 
 
 _CODECS = {"UNCOMPRESSED": "none", "SNAPPY": "snappy", "GZIP": "gzip", "BROTLI": "brotli", "ZSTD": "zstd", "LZ4": "lz4"}

@@ -21,7 +21,7 @@ from safeswap.errors import EngineError, SpecError
 from safeswap.measures.plot.numeric_keys import check_request
 from safeswap.measures.plot.record_match import match_rows, record_labels
 from safeswap.measures.plot.values import ConfidentialityPlot, Policy
-from safeswap.model.checked import checked
+from safeswap.model.checked import check_types
 from safeswap.model.columns import missing_codes
 from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import finite_numbers
@@ -37,7 +37,7 @@ MOST_PAIRS = 25_000_000
 """Maximum number of pairs, since a weight is computed for every pair."""
 
 
-@checked
+@check_types
 def fellegi_sunter_plot(
     original: Microdata,
     released: Microdata,

@@ -21,11 +21,11 @@ from safeswap.errors import InputError, SpecError
 from safeswap.measures.plot.numeric_keys import check_request
 from safeswap.measures.plot.record_match import match_rows, record_labels
 from safeswap.measures.plot.values import ConfidentialityPlot, Policy
-from safeswap.model.checked import checked
-from safeswap.model.columns import missing_codes, numbers
+from safeswap.model.checked import check_types
+from safeswap.model.columns import missing_codes, to_numbers
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import level_texts
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -83,7 +83,7 @@ def _find_recoding(then: Int64s, now: Int64s, levels: int) -> Int64s | None:
     return recoding
 
 
-@checked
+@check_types
 def frequency_plot(
     original: Microdata,
     released: Microdata,
@@ -121,7 +121,7 @@ def frequency_plot(
     rows, how = match_rows(released, original)
     if (rows < 0).any():
         raise InputError(
-            several(int(np.count_nonzero(rows < 0)), "released record is", "released records are")
+            plural(int(np.count_nonzero(rows < 0)), "released record is", "released records are")
             + " not in the original file",
             code="identifiers-differ",
             hint="give the original file of this release",
@@ -136,7 +136,7 @@ def frequency_plot(
     notes = [how, *(column.note for column in columns if column.note)]
     if strangers:
         notes.append(
-            f"{several(strangers, 'record shows', 'records show')} a combination of keys that no counted record has."
+            f"{plural(strangers, 'record shows', 'records show')} a combination of keys that no counted record has."
         )
     return ConfidentialityPlot(
         kind="categorical",
@@ -165,11 +165,11 @@ def _check_categorical(data: Microdata, name: str) -> None:
 
 
 def _weights(data: Microdata, name: str) -> Floats:
-    values = numbers(data, name)
+    values = to_numbers(data, name)
     bad = int(np.count_nonzero(~(values >= 0)))
     if bad:
         raise InputError(
-            f"the weight {name!r} is missing or negative in {several(bad, 'record')}",
+            f"the weight {name!r} is missing or negative in {plural(bad, 'record')}",
             code="bad-weight",
             hint="name the survey weight, complete and not negative",
             column=name,

@@ -18,13 +18,13 @@ import numpy.typing as npt
 from safeswap.arrays import keyed
 from safeswap.arrays.compiled import njit
 from safeswap.arrays.kd_tree import LEAF, Tree, build, leaf_blocks, nearest_corner, squared
-from safeswap.arrays.threads import run_all, spans
+from safeswap.arrays.threads import run_all, split_runs
 from safeswap.arrays.types import Counts, Floats, Rows
 
 _DEPTH = 128
 
 
-def counts_within(tree: Tree, queries: Floats, radii: Floats) -> Counts:
+def count_within(tree: Tree, queries: Floats, radii: Floats) -> Counts:
     """Count the points nearer than its radius for each query; a point at the radius itself is not counted.
 
     >>> tree = build(np.array([[0.0], [1.0], [3.0]]))
@@ -40,7 +40,7 @@ def counts_within(tree: Tree, queries: Floats, radii: Floats) -> Counts:
     return _in_file_order(found, own.rows)
 
 
-def nearest(tree: Tree, queries: Floats) -> tuple[Rows, Floats, Counts]:
+def find_nearest(tree: Tree, queries: Floats) -> tuple[Rows, Floats, Counts]:
     """Return each query's nearest point, its squared distance, and the number of points exactly as near.
 
     Of several, the first in the file is returned. Without any points it is row −1 at an infinite distance.
@@ -54,13 +54,13 @@ def nearest(tree: Tree, queries: Floats) -> tuple[Rows, Floats, Counts]:
     rows = np.full(len(queries), -1, dtype=np.int64)
     distances = np.full(len(queries), np.inf)
     ties = np.zeros(len(queries), dtype=np.int64)
-    run_all(lambda span: _nearest(tree, own.points, *span, rows, distances, ties), spans(len(queries)))
+    run_all(lambda span: _nearest(tree, own.points, *span, rows, distances, ties), split_runs(len(queries)))
     return _in_file_order(rows, own.rows), _in_file_order(distances, own.rows), _in_file_order(ties, own.rows)
 
 
 def _split_runs(first: int, last: int, records: int) -> list[tuple[int, int]]:
     """Split the numbers from first to last into as many runs as that many records are worth."""
-    number = len(spans(records))
+    number = len(split_runs(records))
     edges = [first + (last - first) * i // number for i in range(number + 1)]
     return list(pairwise(edges))
 
@@ -287,7 +287,7 @@ def _uniform_below(words: npt.NDArray[np.uint64], number: int) -> Rows:
 
 def _split_records(y: Floats, x: Floats) -> list[tuple[int, int]]:
     """Split the records into as many runs as their number of pairs is worth."""
-    number = len(spans(len(y) * len(x)))
+    number = len(split_runs(len(y) * len(x)))
     return list(pairwise([len(y) * i // number for i in range(number + 1)]))
 
 

@@ -29,11 +29,11 @@ from safeswap.measures.plot import neighbours
 from safeswap.measures.plot import neighbours as pair_distances
 from safeswap.measures.plot.record_match import match_rows, record_labels
 from safeswap.measures.plot.values import ConfidentialityPlot, KeyPoints, Policy
-from safeswap.model.checked import checked, checked_values
+from safeswap.model.checked import check_field_types, check_types
 from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import finite_numbers
 from safeswap.model.schema import Kind
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 Scale = Literal["log", "asinh", "linear"]
 Distance = Literal["relative", "standardised", "mahalanobis"]
@@ -75,7 +75,7 @@ def _to_scale(values: Floats, name: str, scale: Scale, file: str) -> Floats:
     beyond = int(np.count_nonzero(values <= 0))
     if beyond:
         raise SpecError(
-            f"{name!r} has no logarithm in {several(beyond, 'record')} of the {file} file",
+            f"{name!r} has no logarithm in {plural(beyond, 'record')} of the {file} file",
             code="no-logarithm",
             hint='scale="asinh", which is like a logarithm and takes every number; or scale="linear"',
             attribute=name,
@@ -173,7 +173,7 @@ PUBLIC_KEY = bytes(32)
 _BINS = 80
 
 
-@checked_values
+@check_field_types
 @dataclass(frozen=True, kw_only=True)
 class NumericOptions:
     """Options for comparing records by numeric keys, and limits on exact computation."""
@@ -187,7 +187,7 @@ class NumericOptions:
     densities: bool = True
 
 
-@checked
+@check_types
 def confidentiality_plot(
     original: Microdata,
     released: Microdata,
@@ -223,7 +223,7 @@ def confidentiality_plot(
     delta, error, pairs = _delta(found, alpha, sample)
     tree = kd_tree.build(found.archive)
     across = _count_neighbours(tree, found, delta)
-    _, least, ties = neighbours.nearest(tree, found.released)
+    _, least, ties = neighbours.find_nearest(tree, found.released)
     own = pair_distances.matched_squares(found.released, found.archive, np.ones(len(across)), found.partners)
     own_z = np.sqrt(pair_distances.matched_squares(found.released, found.archive, found.scales, found.partners))
     everyone = len(released)
@@ -319,7 +319,7 @@ def _link_records(
     ]
     zeros = int(np.count_nonzero(scales == 0)) + int(np.count_nonzero((metric_x == 0).all(axis=1)))
     if zeros and distance == "relative":
-        vectors = several(zeros, "record is a zero vector", "records are zero vectors")
+        vectors = plural(zeros, "record is a zero vector", "records are zero vectors")
         notes.append(f"{vectors} on this scale: any change is infinite.")
     return _Linked(
         released=metric_y,
@@ -344,7 +344,7 @@ def _transform(points: Floats, matrix: Floats) -> Floats:
 
 
 def _left_out_note(number: int, which: str) -> str:
-    lacking = several(number, f"{which} record lacks", f"{which} records lack")
+    lacking = plural(number, f"{which} record lacks", f"{which} records lack")
     return f"{lacking} a key value or an original: left out." if number else ""
 
 
@@ -359,7 +359,7 @@ def _perturbation(y: Floats, x: Floats, *, relative: bool) -> Floats:
 def _number_rows(data: Microdata, rows: Rows) -> Rows:
     """Number the given rows in an order that depends on identifiers and not on the order of the file."""
     identity = record_identity(data, PUBLIC_KEY)
-    return order.prefix(identity[rows], PUBLIC_KEY, 1.0)
+    return order.draw_prefix(identity[rows], PUBLIC_KEY, 1.0)
 
 
 def _delta(found: _Linked, alpha: float, sample: Floats | None) -> tuple[float, float | None, int]:
@@ -394,7 +394,7 @@ def _sample_squares(found: _Linked, secret: bytes) -> Floats:
 
 
 def _count_neighbours(tree: kd_tree.Tree, found: _Linked, delta: float) -> npt.NDArray[np.int64]:
-    counts = neighbours.counts_within(tree, found.released, delta * np.sqrt(found.scales))
+    counts = neighbours.count_within(tree, found.released, delta * np.sqrt(found.scales))
     zero = found.scales == 0
     if zero.any() and delta > 0:
         counts[zero] = int(np.count_nonzero((found.archive == 0).all(axis=1)))

@@ -11,7 +11,7 @@ from safeswap.errors import InputError, SpecError
 from safeswap.model.columns import aligned_columns, as_codes
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 _SAME_VALUES = 0.9
 """Minimum share of common values for a column to be used as evidence of the record order."""
@@ -36,7 +36,7 @@ def match_rows(here: Microdata, there: Microdata, *, by_position: bool = True) -
         )
     if len(here) != len(there):
         raise InputError(
-            f"the files have {len(there):,} and {several(len(here), 'record')} but no identifier to match them by",
+            f"the files have {len(there):,} and {plural(len(here), 'record')} but no identifier to match them by",
             code="different-length",
             hint="name the identifier of both files, or give files with the same records in the same order",
         )
@@ -151,7 +151,7 @@ def _match_by_identifier(here: Microdata, there: Microdata) -> tuple[Rows, str]:
             hint="give the masked file that stays inside: a public bundle has new identifiers",
         )
     if found < len(here):
-        how += f" {len(here) - found:,} of {several(len(here), 'record is', 'records are')} not in the other file."
+        how += f" {len(here) - found:,} of {plural(len(here), 'record is', 'records are')} not in the other file."
     return rows, how
 
 

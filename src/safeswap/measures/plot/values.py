@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from safeswap.arrays.types import Counts, Flags, Floats
 from safeswap.errors import SpecError
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,7 +242,7 @@ class ConfidentialityPlot:
     def sentence(self) -> str:
         """Summary of the plot in one sentence."""
         totals = self.as_dict()
-        text = f"{totals['unsafe']:,} of {several(totals['placed'], 'record is', 'records are')} unsafe"
+        text = f"{totals['unsafe']:,} of {plural(totals['placed'], 'record is', 'records are')} unsafe"
         if self.kind == "categorical":
             return text + "."
         return (

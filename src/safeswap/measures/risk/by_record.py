@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from safeswap.model.checked import checked
+from safeswap.model.checked import check_types
 from safeswap.model.combination import Missing
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from safeswap.measures.risk.suda2 import SpecialUniques
 
 
-@checked
+@check_types
 def file_risk(
     data: Any,
     keys: Sequence[str],
@@ -42,7 +42,7 @@ def file_risk(
     >>> [score.measure for score in file_risk(datasets.cps8d(), ["Age", "Sex"], k=5)]
     ['k_anonymity:keys=Age+Sex,k=5', 'individual_risk:keys=Age+Sex', 'suda2:keys=Age+Sex']
     """
-    from safeswap.measures.key_cells import checked_keys
+    from safeswap.measures.key_cells import check_keys
     from safeswap.measures.risk.individual_risk import IndividualRisk
     from safeswap.measures.risk.k_anonymity import KAnonymity
     from safeswap.measures.risk.l_diversity import LDiversity
@@ -56,11 +56,11 @@ def file_risk(
     measures.append(IndividualRisk(**weighting, **common))
     measures.append(Suda2(max_size=max_size, sampling_fraction=sampling_fraction, **common))
     source = _read(data)
-    seen = Comparison(before=source, after=source, attributes=checked_keys(source, keys))
+    seen = Comparison(before=source, after=source, attributes=check_keys(source, keys))
     return Assessment(scores=tuple(measure.score(seen) for measure in measures))
 
 
-@checked
+@check_types
 def record_risk(
     data: Any,
     keys: Sequence[str],
@@ -88,7 +88,7 @@ def record_risk(
     return _by_record(found.table(), source)
 
 
-@checked
+@check_types
 def suda(
     data: Any,
     keys: Sequence[str],
@@ -116,7 +116,7 @@ def suda(
     return _by_record(found.table(contributions=contributions), source)
 
 
-@checked
+@check_types
 def special_uniques(
     data: Any,
     keys: Sequence[str],
@@ -137,7 +137,7 @@ def special_uniques(
     return find(_read(data), keys, most=max_size, sampling_fraction=sampling_fraction, scoring=scoring, missing=missing)
 
 
-@checked
+@check_types
 def write_record_risks(
     data: Any,
     path: str | PathLike[str],
@@ -174,9 +174,9 @@ def _read(data: Any) -> Microdata:
 def _by_record(figures: Any, data: Microdata) -> Any:
     import pyarrow as pa
 
-    from safeswap.files.frames import beside
+    from safeswap.files.frames import to_frame_like
 
-    return beside(pa.table({**_identifier(data), **_columns(figures)}), data)
+    return to_frame_like(pa.table({**_identifier(data), **_columns(figures)}), data)
 
 
 def _identifier(data: Microdata) -> dict[str, Any]:

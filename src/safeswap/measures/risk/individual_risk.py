@@ -26,12 +26,12 @@ from safeswap.arrays.types import Floats
 from safeswap.errors import InputError, SpecError
 from safeswap.measures.key_cells import KeyCells, key_cells
 from safeswap.measures.risk.key_measure import MEANING_OF_MISSING, KeyMeasure, name_keys
-from safeswap.model.columns import numbers
+from safeswap.model.columns import to_numbers
 from safeswap.model.combination import Missing
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind
 from safeswap.model.score import Axis, Comparison, Score
-from safeswap.model.text import RiskModel, several
+from safeswap.model.text import RiskModel, plural
 
 _FEW = 40  # for more records the series needs only a few dozen terms, whatever p
 
@@ -100,7 +100,7 @@ class RecordRisks:
         return int(self.cells.members[short].sum())
 
     def __repr__(self) -> str:
-        return f"<RecordRisks: {self.expected:,.4g} of {several(self.cells.records, 'record')} expected to be found>"
+        return f"<RecordRisks: {self.expected:,.4g} of {plural(self.cells.records, 'record')} expected to be found>"
 
     def above(self, threshold: float) -> int:
         """Count the records with a risk above the threshold."""
@@ -170,11 +170,11 @@ def _weights(data: Microdata, name: str) -> Floats:
             hint="name the survey weight, described as weight or numeric",
             attribute=name,
         )
-    values = numbers(data, name)
+    values = to_numbers(data, name)
     wrong = int(np.count_nonzero(~(np.isfinite(values) & (values >= 0))))
     if wrong:
         raise InputError(
-            f"{several(wrong, 'record has', 'records have')} "
+            f"{plural(wrong, 'record has', 'records have')} "
             f"a weight {name!r} that is missing, negative or not a number",
             code="bad-weight",
             hint="complete the weights first",
@@ -228,14 +228,14 @@ class IndividualRisk(KeyMeasure):
             }
         )
         sentence = (
-            f"{found.expected:,.4g} of {several(records, 'record')} ({value:.3%}) "
+            f"{found.expected:,.4g} of {plural(records, 'record')} ({value:.3%}) "
             f"{'is' if records == 1 else 'are'} expected to be found by {name_keys(names)}; "
-            f"the highest risk is {found.highest:.3g}, {several(above, 'record is', 'records are')} above "
+            f"the highest risk is {found.highest:.3g}, {plural(above, 'record is', 'records are')} above "
             f"{self.threshold:g}."
         )
         if found.below_sample:
             sentence += (
-                f" In the cells of {several(found.below_sample, 'record')} the weights add up to less than the "
+                f" In the cells of {plural(found.below_sample, 'record')} the weights add up to less than the "
                 "records: the population is taken to be as large as the sample there."
             )
         return self._score(value, self._complete_sentence(sentence, comparison, found.cells), names, detail)

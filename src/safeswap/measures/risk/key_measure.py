@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from safeswap.measures.base import AttributeNames, ParametricMeasure, chosen_attributes, left_out_note
+from safeswap.measures.base import AttributeNames, ParametricMeasure, choose_attributes, left_out_note
 from safeswap.measures.key_cells import KeyCells, key_cells
 from safeswap.model.combination import Missing
 from safeswap.model.score import Comparison
@@ -43,7 +43,7 @@ class KeyMeasure(ParametricMeasure):
         return key_cells(comparison.after, self._names(comparison), missing=self.missing)
 
     def _names(self, comparison: Comparison) -> tuple[str, ...]:
-        return chosen_attributes(comparison, self.keys)
+        return choose_attributes(comparison, self.keys)
 
     def _complete_sentence(self, sentence: str, comparison: Comparison, cells: KeyCells) -> str:
         """Add to the sentence how missing keys were treated and what was left out."""

@@ -15,7 +15,7 @@ from safeswap.measures.base import (
     ParametricMeasure,
     Situation,
     categorical_obstacle,
-    chosen_attributes,
+    choose_attributes,
     counted_obstacle,
     left_out_note,
     left_out_note_of,
@@ -55,7 +55,7 @@ class NRule(ParametricMeasure):
         """Score the file; the detail has one row per size of small cell."""
         from safeswap.arrays import cells
 
-        names = chosen_attributes(comparison, self.keys)
+        names = choose_attributes(comparison, self.keys)
         _require_no_obstacle(self.find_obstacle(comparison))
         unswapped = ~self._touched(comparison)
         counts = cells.record_cell_counts(*comparison.after.coded_columns(names))

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from safeswap.arrays.combinations import Classes, SmallCells, cell_codes, lowest_safe, mask_of, small_cells
+from safeswap.arrays.combinations import Classes, SmallCells, cell_codes, find_small_cells, lowest_safe, mask_of
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Rows
 from safeswap.arrays.wildcards import matching_sizes, published_sizes
@@ -20,7 +20,7 @@ from safeswap.measures.key_cells import key_classes
 from safeswap.model.combination import Combinations, Missing, as_combinations, check_combinations, check_sum
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import level_texts
-from safeswap.model.text import Part, several
+from safeswap.model.text import Part, plural
 
 
 def table_of(found: Risky, part: Part) -> pa.Table:
@@ -184,13 +184,13 @@ class Risky:
     def sentence(self) -> str:
         """The finding in plain words."""
         share = self.unsafe_records / self.records if self.records else 0.0
-        lists = several(len(self.combinations), "combination of keys", "combinations of keys")
+        lists = plural(len(self.combinations), "combination of keys", "combinations of keys")
         lists += f" ({self.asked.protected})" if self.asked.keys else ""
         if not self.unsafe:
-            return f"no combination of values is unsafe, in {lists} over {several(self.records, 'record')}"
+            return f"no combination of values is unsafe, in {lists} over {plural(self.records, 'record')}"
         return (
-            f"{several(self.unsafe, 'combination')} of values unsafe, in {lists}; "
-            f"{self.unsafe_records:,} of {several(self.records, 'record')} ({share:.2%}) are in one"
+            f"{plural(self.unsafe, 'combination')} of values unsafe, in {lists}; "
+            f"{self.unsafe_records:,} of {plural(self.records, 'record')} ({share:.2%}) are in one"
         )
 
     def write(self, path: str | PathLike[str], *, part: Part = "unsafe", force: bool = False) -> None:
@@ -289,8 +289,7 @@ class Risky:
         lines = [f"<Risky: {self.sentence}"]
         lines += [f"  by number of keys: {by_size}"] if len(self.by_dimension) > 1 else []
         lines += [
-            f"  {each.key}: {several(each.records, 'record')}, {each.alone:,} safe without it"
-            for each in worst[:_SHOWN]
+            f"  {each.key}: {plural(each.records, 'record')}, {each.alone:,} safe without it" for each in worst[:_SHOWN]
         ]
         return "\n".join(lines) + ">"
 
@@ -340,7 +339,7 @@ def risky(data: Microdata, combinations: Any) -> Risky:
 def unsafe_cells(classes: Classes, keys: list[int], tolerance: float, *, missing: Missing) -> SmallCells:
     """Return the unsafe cells of one combination, under the stated meaning of a missing value."""
     if missing in ("none", "own") or classes.complete(keys) is None:
-        return small_cells(classes, keys, tolerance, skip_blank=missing == "none")
+        return find_small_cells(classes, keys, tolerance, skip_blank=missing == "none")
     sizes = published_sizes(classes, keys) if missing == "any" else matching_sizes(classes, keys)
     codes, _ = cell_codes(classes, keys)
     is_small = sizes < lowest_safe(tolerance, sizes)

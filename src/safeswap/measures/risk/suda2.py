@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pydantic import Field
 
-from safeswap.arrays.combinations import Classes, mask_of, positions
+from safeswap.arrays.combinations import Classes, decode_mask, mask_of
 from safeswap.arrays.compiled import njit
 from safeswap.arrays.types import Floats, Int64s
 from safeswap.arrays.wildcards import matching_sizes
@@ -23,7 +23,7 @@ from safeswap.measures.risk.key_measure import KeyMeasure
 from safeswap.model.combination import Missing
 from safeswap.model.microdata import Microdata
 from safeswap.model.score import Axis, Comparison, Score
-from safeswap.model.text import Scoring, several
+from safeswap.model.text import Scoring, plural
 
 # Minimal sample uniques: the smallest sets of keys in which a record is unique.
 #
@@ -311,7 +311,7 @@ class SpecialUniques:
         return int(np.unique(self.unique.classes).size)
 
     def __repr__(self) -> str:
-        return f"<SpecialUniques: {self.special:,} of {several(self.cells.records, 'record')}>"
+        return f"<SpecialUniques: {self.special:,} of {plural(self.cells.records, 'record')}>"
 
     @property
     def by_size(self) -> pa.Table:
@@ -344,7 +344,7 @@ class SpecialUniques:
         """Return the number of records that each set of keys makes unique."""
         masks, counts = np.unique(self.unique.masks, return_counts=True)
         order = np.lexsort((masks, -counts))
-        names = [[self.cells.names[j] for j in positions(int(mask))] for mask in masks[order]]
+        names = [[self.cells.names[j] for j in decode_mask(int(mask))] for mask in masks[order]]
         return pa.table({"keys": pa.array(names, pa.list_(pa.string())), "minimal_uniques": counts[order]})
 
     def table(self, *, contributions: bool = False) -> pa.Table:
@@ -497,8 +497,8 @@ class Suda2(KeyMeasure):
         value = total / records if records else 0.0
         most = min(self.max_size, len(names))
         sentence = (
-            f"{found.special:,} of {several(records, 'record is', 'records are')} unique in at most {most} of "
-            f"{several(len(names), 'key')}, "
+            f"{found.special:,} of {plural(records, 'record is', 'records are')} unique in at most {most} of "
+            f"{plural(len(names), 'key')}, "
             f"{found.sample_uniques:,} in all of them; the highest DIS score is {np.max(found.dis, initial=0.0):.3g}, "
             f"a unique match is correct with a chance of {found.file_dis:.3g}."
         )

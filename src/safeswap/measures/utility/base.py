@@ -17,14 +17,14 @@ from safeswap.measures.base import (
     ParametricMeasure,
     Situation,
     categorical_obstacle,
-    chosen_attributes,
+    choose_attributes,
     left_out_note,
     left_out_note_of,
     recoding_note,
 )
 from safeswap.measures.tables import distortion_tables
 from safeswap.model.score import Axis, Comparison, CountedCells, Score
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 if TYPE_CHECKING:
     from safeswap.arrays.cells import JointCounts
@@ -47,7 +47,7 @@ class DistortionMeasure(ParametricMeasure):
     ] = ()
 
     def _names(self, comparison: Comparison) -> tuple[str, ...]:
-        return chosen_attributes(comparison, self.attributes)
+        return choose_attributes(comparison, self.attributes)
 
     def _tables(self, comparison: Comparison, names: tuple[str, ...], ways: int) -> pa.Table:
         table = distortion_tables(comparison, ways=ways, measures=[self.name], attributes=names)
@@ -74,7 +74,7 @@ class JointDistortion(DistortionMeasure):
         if self.ways is not None:
             detail = self._tables(comparison, names, self.ways)
             value, signed = mean_changes(detail)
-            over = f"on average over {several(detail.num_rows, f'{_TABLES_OF[self.ways]} table')}"
+            over = f"on average over {plural(detail.num_rows, f'{_TABLES_OF[self.ways]} table')}"
             meaning = self._mean_meaning(value, signed, over)
         else:
             value = self._joint(comparison, names)

@@ -21,9 +21,9 @@ from safeswap.arrays.names import Names
 from safeswap.arrays.types import Codes, Floats, Rows
 from safeswap.errors import SpecError
 from safeswap.measures.aligned import align, require_same_records
-from safeswap.measures.base import AttributeNames, ParametricMeasure, chosen_attributes
+from safeswap.measures.base import AttributeNames, ParametricMeasure, choose_attributes
 from safeswap.model.audit import Exchange
-from safeswap.model.columns import numbers, ranked_columns
+from safeswap.model.columns import rank_columns, to_numbers
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind
@@ -84,7 +84,7 @@ def _match_rows(comparison: Comparison, names: list[str], keys: Names, occupant:
     together = [np.concatenate([c.before[rows], c.after[rows]]) for c in columns]
     packed, _ = cells.pack(together, [c.cardinality for c in columns])
     left, came = packed[: rows.size], packed[rows.size :]
-    ranks, numbers = ranked_columns(comparison.before, keys)
+    ranks, numbers = rank_columns(comparison.before, keys)
     order, _ = cells.pack([column[rows] for column in ranks], numbers) if keys else (rows, 0)
     standing, arriving = np.lexsort((order, came, left)), np.lexsort((order, left, came))
     if not np.array_equal(left[standing], came[arriving]):
@@ -286,7 +286,7 @@ def bias_report(
             code="no-continuous-item",
             hint="describe some attributes as numeric, and name them as variables",
         )
-    values = {name: (numbers(comparison.before, name), numbers(comparison.after, name)) for name in items}
+    values = {name: (to_numbers(comparison.before, name), to_numbers(comparison.after, name)) for name in items}
     figures: list[BiasFigure] = []
     if "class" in readings:
         chosen = [tuple(level) for level in levels] if levels is not None else default_levels(comparison, keys)
@@ -344,7 +344,7 @@ def _classes(comparison: Comparison, level: Names, *, moved: bool) -> tuple[Code
     else:
         codes, number = cells.pack([c.before for c in columns], sizes)
     if not cells.is_dense(number, codes.size):
-        ranked, number = sparse.ranks(codes)
+        ranked, number = sparse.rank_codes(codes)
         codes, number = ranked, max(1, number)
     half = len(comparison.before)
     return codes[:half], codes[half:] if moved else codes, number
@@ -418,7 +418,7 @@ class PercentageBias(ParametricMeasure):
     def score(self, comparison: Comparison) -> Score:
         """Score the masking with a verdict; the detail has one row per item and level."""
 
-        keys = chosen_attributes(comparison, self.keys)
+        keys = choose_attributes(comparison, self.keys)
         report = bias_report(comparison, self.variables, keys, readings=(self.reading,))
         known = [v for v in report.variables if not np.isnan(self._value(report, v))]
         if not known:

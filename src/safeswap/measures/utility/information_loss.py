@@ -15,7 +15,7 @@ from safeswap.measures.utility.base import DistortionMeasure
 from safeswap.model.columns import missing_codes
 from safeswap.model.schema import Kind
 from safeswap.model.score import Comparison, Score
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 
 class InformationLoss(DistortionMeasure):
@@ -48,7 +48,7 @@ class InformationLoss(DistortionMeasure):
         worst = max(rows, key=lambda row: row["bits_lost"])
         if worst["bits_lost"] > 0 and len(rows) > 1:
             sentence += f", most of it in {worst['attribute']} ({worst['value']:.2%} of what that told)"
-        blank = several(blanks, "value is blank that was not", "values are blank that were not")
+        blank = plural(blanks, "value is blank that was not", "values are blank that were not")
         sentence += f"; {blank}." if blanks else "."
         return self._score(value, sentence, tuple(row["attribute"] for row in rows), pa.Table.from_pylist(rows))
 
@@ -85,7 +85,7 @@ def _measure_attribute(comparison: Comparison, name: str) -> dict[str, Any]:
     if after is None:
         lost, blanked, left = told, int(counts[:levels].sum()), 0
     else:
-        seen = cells.cell_counts([codes, after[0]], [levels + 1, after[1] + 1])
+        seen = cells.count_cells([codes, after[0]], [levels + 1, after[1] + 1])
         then, now = np.divmod(seen.codes.astype(np.int64), after[1] + 1)
         lost, blanked = information.bits_lost(then, now, seen.counts, missing=(levels, after[1]))
         left = int(np.count_nonzero(np.bincount(after[0], minlength=after[1] + 1)[: after[1]]))

@@ -78,6 +78,6 @@ def _count_moves(comparison: Comparison, name: str, order: Order) -> tuple[Int64
 
     column = align(comparison, name)
     levels = max(1, column.cardinality)
-    counted = cells.cell_counts([column.before, column.after], [levels, levels])
+    counted = cells.count_cells([column.before, column.after], [levels, levels])
     before, after = np.divmod(counted.codes.astype(np.int64), levels)
     return order.ranks[before], order.ranks[after], counted.counts

@@ -10,7 +10,7 @@ import pyarrow as pa
 from safeswap.measures.aligned import require_same_records
 from safeswap.measures.base import Situation
 from safeswap.measures.utility.base import DistortionMeasure
-from safeswap.model.columns import aligned_columns, different
+from safeswap.model.columns import aligned_columns, flag_changes
 from safeswap.model.schema import Kind
 from safeswap.model.score import Comparison, Score
 
@@ -37,7 +37,7 @@ class ShareChanged(DistortionMeasure):
         shares = []
         for name in names:
             columns = (side.table.column(name) for side in (comparison.before, comparison.after))
-            differs = different(*aligned_columns(*columns))
+            differs = flag_changes(*aligned_columns(*columns))
             anywhere |= differs
             shares.append(_share(differs))
         value = _share(anywhere)

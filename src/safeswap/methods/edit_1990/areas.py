@@ -13,11 +13,11 @@ from safeswap.arrays import cells, sparse
 from safeswap.arrays.compiled import njit
 from safeswap.arrays.counter_random import item_state
 from safeswap.arrays.names import Names
-from safeswap.arrays.threads import run_all, spans
+from safeswap.arrays.threads import run_all, split_runs
 from safeswap.arrays.types import Codes, Flags, Rows, UInt32s
 from safeswap.methods.edit_1990.same_key import count_matched, count_moved
 from safeswap.methods.edit_1990.spec import Edit1990Spec
-from safeswap.model.columns import ranked
+from safeswap.model.columns import rank_column
 from safeswap.model.microdata import Microdata, smallest_code_type
 from safeswap.model.schema import Kind, Schema, level_texts
 
@@ -50,7 +50,7 @@ def household_areas(data: Microdata, spec: Edit1990Spec) -> HouseholdAreas:
     blocks = is_small = block_sizes = None
     if spec.small_block_rate is not None:
         blocks, count = _number_areas(data, spec.area(spec.geography[-1]))
-        block_sizes = cells.dense_counts(blocks, count)
+        block_sizes = cells.count_dense(blocks, count)
         is_small = (block_sizes > 0) & (block_sizes < spec.small_block_units)
     return HouseholdAreas(
         matched=matched,
@@ -80,7 +80,7 @@ def _number_areas(data: Microdata, names: Names) -> tuple[Codes, int]:
     codes, number = cells.pack(*data.coded_columns(names))
     if cells.is_dense(number, len(data)):
         return codes, number
-    ranks, number = sparse.ranks(codes)
+    ranks, number = sparse.rank_codes(codes)
     return ranks, number
 
 
@@ -106,7 +106,7 @@ def agree_but_one(fixed: Sequence[Codes], keys: Sequence[Codes], wanted: Rows, s
     pattern = [column[wanted] for column in columns]
     in_three = _Wanted(pattern, [-1] * len(fixed) + [i % 3 for i in range(len(keys))])
     one_by_one = _Wanted(pattern, [-1] * len(fixed) + list(range(len(keys))))
-    runs = spans(len(skipped))
+    runs = split_runs(len(skipped))
     found: list[list[Rows]] = [[np.zeros(0, dtype=np.int64)] for _ in runs]
 
     def look(number: int) -> None:
@@ -193,7 +193,9 @@ class Remedy:
     more: int
 
 
-def remedies(data: Microdata, spec: Edit1990Spec, areas: HouseholdAreas, *, alone: Rows, used: Rows) -> list[Remedy]:
+def list_remedies(
+    data: Microdata, spec: Edit1990Spec, areas: HouseholdAreas, *, alone: Rows, used: Rows
+) -> list[Remedy]:
     """Rank the changes that would help the households left alone, most helpful first.
 
     Partners are unused households: neither in the sample nor in a pair. A key that the others determine, such as one of
@@ -232,5 +234,5 @@ def _changes(data: Microdata, name: str) -> Iterator[tuple[str, Codes]]:
         yield f"coarsen {name} to its parent categories", np.array(coarse, dtype=kind)
     elif attribute.kind is Kind.ORDINAL and len(coded.levels) > 2:
         levels = Microdata(pa.table({name: coded.levels}), Schema(attributes=(attribute,)))
-        coarse = [*(ranked(levels, name)[0] // 2).tolist(), coded.cardinality - 1][: coded.cardinality]
+        coarse = [*(rank_column(levels, name)[0] // 2).tolist(), coded.cardinality - 1][: coded.cardinality]
         yield f"coarsen {name}, neighbouring categories in twos", np.array(coarse, dtype=kind)

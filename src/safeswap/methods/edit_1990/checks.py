@@ -20,10 +20,10 @@ from safeswap.engines.identity import record_identity
 from safeswap.errors import InfeasibleError, InputError, SpecError
 from safeswap.methods.edit_1990.spec import Edit1990Spec
 from safeswap.model.columns import missing_codes
-from safeswap.model.geography import not_nested
+from safeswap.model.geography import not_nested_error
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind, Schema
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 _SPARSEST = 64  # bits per name: a bitmap should not be larger than the names themselves
 
@@ -46,14 +46,14 @@ def has_duplicates(names: Identity) -> bool:
     least, most = int(numbers.min()), int(numbers.max())
     if most - least < _SPARSEST * len(numbers):
         return bool(_marked_twice(numbers, least, np.zeros((most - least) // 8 + 1, dtype=np.uint8)))
-    return len(sparse.distinct(numbers.view(np.uint64))[0]) < len(numbers)
+    return len(sparse.count_distinct(numbers.view(np.uint64))[0]) < len(numbers)
 
 
 def _repeated_pairs(names: Identity) -> bool:
     """Compare rows that agree in a hash of their words word by word."""
     words = np.ascontiguousarray(names).view(np.uint64)
     mixture = words[:, 0] ^ (words[:, 1] * np.uint64(0x9E3779B97F4A7C15))
-    suspects = words[sparse.occurrences(mixture) > 1]
+    suspects = words[sparse.count_occurrences(mixture) > 1]
     return len(np.unique(suspects, axis=0)) < len(suspects)
 
 
@@ -104,7 +104,7 @@ def check_records(records: Records, spec: Edit1990Spec) -> Areas:
     if spec.geography_codes == "unique":
         for coarse, fine in pairwise(spec.geography):
             if areas := _count_straddling(levels[fine], coarse, fine):
-                raise not_nested(coarse, fine, areas)
+                raise not_nested_error(coarse, fine, areas)
     single, households = _count_single(levels[spec.across_level], spec.area(spec.within_level))
     if spec.rate or spec.small_block_rate:
         _refuse_single(single, households, spec)
@@ -172,7 +172,7 @@ def _refuse_single(single: int, households: int, spec: Edit1990Spec) -> None:
         return
     finer = spec.geography[spec.geography.index(spec.across_level) + 1 :]
     raise InfeasibleError(
-        f"{several(single, 'area')} of {spec.within_level!r}, with {several(households, 'household')}, "
+        f"{plural(single, 'area')} of {spec.within_level!r}, with {plural(households, 'household')}, "
         f"{'has' if single == 1 else 'have'} one area of {spec.across_level!r} only: nobody there can "
         "have a partner in another one",
         code="single-area",
@@ -227,5 +227,5 @@ def _check_complete(missing: Callable[[str], int], spec: Edit1990Spec) -> None:
 def _refuse_missing(missing: Callable[[str], int], names: Names, *, code: str, hint: str) -> None:
     counts = {name: count for name in names if (count := missing(name))}
     if counts:
-        listed = ", ".join(f"{name} ({several(count, 'record')})" for name, count in counts.items())
+        listed = ", ".join(f"{name} ({plural(count, 'record')})" for name, count in counts.items())
         raise InputError(f"there are missing values in {listed}", code=code, hint=hint, records=counts)

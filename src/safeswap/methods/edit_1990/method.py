@@ -14,7 +14,7 @@ import numpy as np
 
 from safeswap.arrays import keyed, sparse
 from safeswap.arrays.cell_set import CellSet
-from safeswap.arrays.geography import in_one_area
+from safeswap.arrays.geography import find_groups_in_one_area
 from safeswap.arrays.types import Rows
 from safeswap.engines.base import DRAW, Drawn, Ends, Move, Records, Table
 from safeswap.engines.memory import MemoryRecords, MemoryTable
@@ -24,7 +24,7 @@ from safeswap.methods.edit_1990.areas import (
     Remedy,
     expected_moved,
     household_areas,
-    remedies,
+    list_remedies,
 )
 from safeswap.methods.edit_1990.checks import check_records
 from safeswap.methods.edit_1990.same_key import RESERVED_FROM, SameKeyPartners, Sampling, draw_limit
@@ -46,7 +46,7 @@ from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
 from safeswap.model.plan import Plan, Relaxation
 from safeswap.model.schema import Kind, Schema
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,12 +65,12 @@ class SamplePlan(Plan):
     def sentence(self) -> str:
         """The plan in words."""
         small = f", {self.in_small_blocks:,} of them in small blocks" if self.in_small_blocks else ""
-        text = f"about {self.asked:,} of {several(self.records, 'household')} will be sampled{small}; "
+        text = f"about {self.asked:,} of {plural(self.records, 'household')} will be sampled{small}; "
         text += "for each of them" if self.is_feasible else f"for about {self.feasible:,} of them"
         share = self.moved / max(self.records, 1)
         return (
             f"{text} the same key occurs in another {self.across} of the {self.within}; "
-            f"about {several(self.moved, 'household')} ({share:.2%}) will move, partners included"
+            f"about {plural(self.moved, 'household')} ({share:.2%}) will move, partners included"
         )
 
 
@@ -85,7 +85,7 @@ class SampleOutcome(Plan):
     def sentence(self) -> str:
         """The outcome in words."""
         found = "all of them" if not self.unmatched else f"{self.sampled - self.unmatched:,} of them"
-        return f"{self.sampled:,} of {several(self.records, 'household')} sampled; {found} found a partner"
+        return f"{self.sampled:,} of {plural(self.records, 'household')} sampled; {found} found a partner"
 
 
 class Edit1990(ExchangingMethod):
@@ -113,7 +113,7 @@ class Edit1990(ExchangingMethod):
         # Households of small blocks lack partners as often as others: the mean rate suffices.
         rate = (small + large) / max(len(data), 1)
         asked, without = round(small + large), round(rate * len(lonely))
-        changes = remedies(data, spec, areas, alone=lonely, used=lonely) if without else []
+        changes = list_remedies(data, spec, areas, alone=lonely, used=lonely) if without else []
         return SamplePlan(
             method=self.name,
             records=len(data),
@@ -214,8 +214,8 @@ def _expect_sampled(areas: HouseholdAreas, households: int, spec: Edit1990Spec) 
 
 def _find_partnerless(areas: HouseholdAreas) -> Rows:
     """Return the households whose key occurs in one area of ``across`` only."""
-    groups, number = sparse.ranks(areas.matched)
-    return in_one_area(groups, areas.across, number)
+    groups, number = sparse.rank_codes(areas.matched)
+    return find_groups_in_one_area(groups, areas.across, number)
 
 
 def _binding_changes(changes: list[Remedy]) -> tuple[str, ...]:
@@ -230,14 +230,14 @@ def _find_remedies(records: Records, spec: Edit1990Spec, found: Table) -> list[R
     assert isinstance(found, MemoryTable)  # noqa: S101  (records in memory)
     alone = found.rows("alone")
     used = np.concatenate([found.rows("sampled"), found.partners("outside")])
-    return remedies(data, spec, household_areas(data, spec), alone=alone, used=used)
+    return list_remedies(data, spec, household_areas(data, spec), alone=alone, used=used)
 
 
 def _no_partner(sampled: int, alone: int, changes: list[Remedy]) -> InfeasibleError:
     """Return the refusal of a sample in which some households stay alone, with possible remedies."""
     helpful = [f"{each.change}: {each.more:,} more" for each in changes[:3] if each.more]
     return InfeasibleError(
-        f"{alone:,} of {several(sampled, 'sampled household has', 'sampled households have')} no partner",
+        f"{alone:,} of {plural(sampled, 'sampled household has', 'sampled households have')} no partner",
         code="unmatched",
         hint="; or ".join([*helpful, 'on_unmatched="report" to leave them as they are']),
         sampled=sampled,

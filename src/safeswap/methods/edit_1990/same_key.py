@@ -147,7 +147,7 @@ def count_moved(codes: Codes, areas: Codes, sampled: Flags) -> int:
 
 def _pair_all(codes: Codes, areas: Codes, sampled: Flags) -> tuple[Int64s, UInt8s]:
     """Return the partners of all records, sorted by code and kind, and the kinds; only their number matters."""
-    groups, number = sparse.ranks(codes.astype(np.uint64))
+    groups, number = sparse.rank_codes(codes.astype(np.uint64))
     kinds = np.where(sampled, SAMPLED, OUTSIDE).astype(np.uint8)
     ordered, places = order.sort_rows(*cells.pack([groups, kinds], [max(number, 1), 2]))
     ends = np.r_[True, ordered[1:] // 2 != ordered[:-1] // 2, True] if len(codes) else np.ones(1, dtype=np.bool_)

@@ -245,7 +245,7 @@ def sort_classes(data: Microdata, keys: Names, *, within: Names = (), ties: UInt
 
 def _counted_classes(packed: Codes, possible: int, inner: int, ties: UInt32s | None) -> SortedClasses:
     """Build the classes from the counts of all possible cells, ``inner`` of which make up a stratum."""
-    counts = cells.dense_counts(packed, possible)
+    counts = cells.count_dense(packed, possible)
     names = np.flatnonzero(counts)
     starts = np.concatenate([[0], np.cumsum(counts[names], dtype=np.int64)])
     strata = np.zeros(names.size, dtype=np.int64)

@@ -48,7 +48,7 @@ from safeswap.model.microdata import Microdata
 from safeswap.model.plan import Plan
 from safeswap.model.schema import Kind, Schema
 from safeswap.model.spec import GeographyCodes, MaskSpec, MissingKeys, refuse_repeats
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 EXCHANGES = ("geography", "continuous", "categorical")
 """What is exchanged, in the order of Moore's (1996) three methods, numbered from 1."""
@@ -206,7 +206,7 @@ def _check_complete(data: Microdata, names: Names) -> None:
             counts[name] = int(np.count_nonzero(flags[data.coded(name).codes]))
     counts = {name: count for name, count in counts.items() if count}
     if counts:
-        listed = ", ".join(f"{name} ({several(count, 'record')})" for name, count in counts.items())
+        listed = ", ".join(f"{name} ({plural(count, 'record')})" for name, count in counts.items())
         raise InputError(
             f"key variables have missing values: {listed}",
             code="missing-keys",
@@ -226,8 +226,8 @@ class EditPlan(Plan):
     @property
     def sentence(self) -> str:
         """The plan in words."""
-        some = several(self.classes, "combination of the keys has", "combinations of the keys have")
-        text = f"{self.below:,} of {some} fewer than {several(self.tolerance, 'record')}"
+        some = plural(self.classes, "combination of the keys has", "combinations of the keys have")
+        text = f"{self.below:,} of {some} fewer than {plural(self.tolerance, 'record')}"
         text += f"; {self.asked:,} of them are to be treated" if self.asked < self.below else ""
         if self.is_feasible:
             return text

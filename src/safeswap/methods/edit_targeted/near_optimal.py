@@ -18,7 +18,7 @@ from safeswap.arrays import bias, cells, sparse
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Codes
 from safeswap.errors import SpecError
-from safeswap.model.columns import numbers
+from safeswap.model.columns import to_numbers
 from safeswap.model.microdata import Microdata
 
 SpreadTable = Mapping[Iterable[str], float]
@@ -135,7 +135,7 @@ def _from_table(table: SpreadTable) -> Callable[[Names, str], float]:
 
 
 def _from_data(data: Microdata, by: Names) -> Callable[[Names, str], float]:
-    items = [numbers(data, name) for name in by]
+    items = [to_numbers(data, name) for name in by]
     whole = np.zeros(len(data), dtype=np.uint8)
     scales = [_scale(bias.largest_deviation(bias.moments(whole, 1, item)), len(items)) for item in items]
     joint: dict[Names, tuple[Codes, int]] = {(): (whole, 1)}
@@ -168,5 +168,5 @@ def _join_codes(first: Codes, firsts: int, second: Codes, seconds: int) -> tuple
     if cells.is_dense(number, codes.size):
         return codes, number
     # Ranked, so that table size follows the records, not the possible classes.
-    ranked, number = sparse.ranks(codes)
+    ranked, number = sparse.rank_codes(codes)
     return ranked, max(1, number)

@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Flags, Int64s, Integers
-from safeswap.model.columns import means_bits
+from safeswap.model.columns import has_distinct_levels
 from safeswap.model.evidence import Evidence, bit_codes
 from safeswap.model.invariant import Invariant
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 LEFT = "left"
 """The fact of an audit that counts the combinations below tolerance in which no record changed."""
@@ -39,7 +39,7 @@ class TreatedClasses(Invariant):
     def sentence(self) -> str:
         """The promise in words."""
         return (
-            f"Every combination of {', '.join(self.keys)} with fewer than {several(self.tolerance, 'record')} "
+            f"Every combination of {', '.join(self.keys)} with fewer than {plural(self.tolerance, 'record')} "
             "has a record that was changed, or is counted as left in the audit record."
         )
 
@@ -49,7 +49,7 @@ class TreatedClasses(Invariant):
         stated = evidence.audit.facts.get(LEFT)
         if left == stated:
             return ""
-        found = several(left, "combination below tolerance has", "combinations below tolerance have")
+        found = plural(left, "combination below tolerance has", "combinations below tolerance have")
         return f"{found} no changed record, the audit record counts {stated}"
 
     def _left(self, evidence: Evidence) -> int:
@@ -72,7 +72,7 @@ class TreatedClasses(Invariant):
 def _dictionary_sizes(columns: list[pa.ChunkedArray]) -> list[int] | None:
     """Return the number of values of each column; None without a single dictionary, or with missing values."""
     for column in columns:
-        if not pa.types.is_dictionary(column.type) or column.null_count or not means_bits(column):
+        if not pa.types.is_dictionary(column.type) or column.null_count or not has_distinct_levels(column):
             return None
     return [len(column.chunk(0).dictionary) for column in columns]
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from safeswap.arrays.compiled import njit
-from safeswap.arrays.threads import run_all, spans
+from safeswap.arrays.threads import run_all, split_runs
 from safeswap.arrays.types import Flags, Int64s, UInt32s, UInt64s
 
 MOST_CLASSES = 128
@@ -41,7 +41,7 @@ def in_order(rows: UInt32s, labels: UInt64s, draws: UInt64s) -> tuple[UInt64s, U
         part = slice(*run)
         _gather(rows[part], labels, draws, ordered_labels[part], ordered_draws[part])
 
-    run_all(gather, spans(rows.size))
+    run_all(gather, split_runs(rows.size))
     return ordered_labels, ordered_draws
 
 

@@ -19,13 +19,13 @@ from safeswap.errors import InfeasibleError
 from safeswap.methods.numeric.promises import GroupsOfAtLeast, KeptMean, MissingStays
 from safeswap.methods.numeric.rank_swap import rank_order
 from safeswap.methods.numeric.spec import MicroaggregationSpec
-from safeswap.methods.value_change import ValuePlan, masked_by, numeric_columns, record_words, rounding_step
+from safeswap.methods.value_change import ValuePlan, make_masked, numeric_columns, record_words, rounding_step
 from safeswap.model.invariant import Invariant, ReplaysFromAudit, SameRows, UntouchedColumns
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import Change, changed_numbers
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 # MDAV (Domingo-Ferrer & Torra 2005) groups the record furthest from the centre with its k − 1 nearest, then the one
 # furthest from that with its nearest, and so on. Both searches use a k-d tree whose boxes shrink as records are
@@ -253,8 +253,8 @@ class Microaggregation:
         sizes = [len(_complete_rows(columns, names)) for names in _blocks(spec)]
         if min(sizes) < spec.k:
             raise InfeasibleError(
-                f"groups of {several(spec.k, 'record')} are asked for, and "
-                f"{several(min(sizes), 'record has', 'records have')} all the values",
+                f"groups of {plural(spec.k, 'record')} are asked for, and "
+                f"{plural(min(sizes), 'record has', 'records have')} all the values",
                 code="too-few-records",
                 hint="ask for smaller groups, or group fewer attributes together",
                 asked=spec.k,
@@ -262,9 +262,9 @@ class Microaggregation:
             )
         some = max(sizes) if spec.k > 1 else 0
         left = records - min(sizes)
-        staying = several(left, "record with a missing value stays", "records with a missing value stay")
+        staying = plural(left, "record with a missing value stays", "records with a missing value stay")
         rest = f"; {staying} unchanged" if left else ""
-        text = f"{several(some, 'record')} in groups of at least {spec.k:,}{rest}"
+        text = f"{plural(some, 'record')} in groups of at least {spec.k:,}{rest}"
         return ValuePlan.of(spec, records, some, text)
 
     def apply(self, data: Microdata, spec: MicroaggregationSpec, *, key: Key, replicate: int = 0) -> Masked:
@@ -285,7 +285,7 @@ class Microaggregation:
                 changes[name] = changed_numbers(
                     data, name, values, columns[name], decimals=spec.decimals, written=written
                 )
-        return masked_by(data, spec, plan, changes, key=key, replicate=replicate)
+        return make_masked(data, spec, plan, changes, key=key, replicate=replicate)
 
     def invariants(self, data: Microdata, spec: MicroaggregationSpec) -> tuple[Invariant, ...]:
         """Promise groups of at least k, means kept up to rounding, and untouched columns."""

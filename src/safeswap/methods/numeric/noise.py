@@ -29,7 +29,7 @@ from safeswap.model.invariant import Invariant, ReplaysFromAudit, SameRows, Unto
 from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import Change, decimals_of, finite_numbers, write_numbers
 from safeswap.model.schema import Schema
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 _PRODUCTS = 1 << 14
 """Multiplications at a time."""
@@ -62,7 +62,7 @@ class Noise(ValueChangingMethod):
         records = len(columns[0])
         missing = np.logical_and.reduce([np.isnan(values) for values in columns])
         some = records - int(np.count_nonzero(missing)) if spec.size else 0
-        text = f"{spec.kind} noise of {spec.size:g} standard deviations in {several(some, 'record')}"
+        text = f"{spec.kind} noise of {spec.size:g} standard deviations in {plural(some, 'record')}"
         return ValuePlan.of(spec, records, some, text)
 
     def columns(self, schema: Schema, spec: NoiseSpec) -> Columns:

@@ -24,13 +24,13 @@ from safeswap.methods.numeric.promises import ExpectedMargin, MissingStays
 from safeswap.methods.numeric.spec import PramSpec
 from safeswap.methods.value_change import Draws, FileFacts, ValueChangingMethod, ValuePlan
 from safeswap.model.audit import Replacement
-from safeswap.model.columns import missing_codes, rank_of_code, ranked_levels, replaced_column
+from safeswap.model.columns import missing_codes, rank_of_code, ranked_levels, replace_values
 from safeswap.model.invariant import Invariant, ReplaysFromAudit, SameRows, UntouchedColumns
 from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import Change
 from safeswap.model.plan import Plan
 from safeswap.model.schema import Schema
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 _WORTH_SORTING = 8
 """With more possible cells than this per record, those that occur are found by sorting."""
@@ -63,7 +63,7 @@ class Pram(ValueChangingMethod):
         some = _count_known(data, spec.attributes) if spec.keep < 1 else 0
         names = ", ".join(spec.attributes)
         text = (
-            f"about {several(round(expected), f'value of {names} changes', f'values of {names} change')}; "
+            f"about {plural(round(expected), f'value of {names} changes', f'values of {names} change')}; "
             "expected margins do not"
         )
         plan = ValuePlan.of(spec, len(data), some, text)
@@ -203,7 +203,7 @@ def _redraw(batch: Microdata, name: str, spec: PramSpec, counted: _Counted, word
     if not len(where):
         return Change(column=column, replacement=None)
     before = column.take(pa.array(where)).combine_chunks()
-    made = replaced_column(column, where, counted.levels.take(pa.array(new)))
+    made = replace_values(column, where, counted.levels.take(pa.array(new)))
     return Change(column=made, replacement=Replacement(attribute=name, rows=where, before=before))
 
 

@@ -25,12 +25,12 @@ import pyarrow as pa
 from safeswap.arrays import moments
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Floats
-from safeswap.model.columns import as_codes, bitwise, decode_dictionary, different, number_cells
+from safeswap.model.columns import as_codes, decode_dictionary, flag_changes, number_cells, to_bits
 from safeswap.model.evidence import Evidence
 from safeswap.model.invariant import AttributePromise, AttributesPromise, Invariant
 from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import finite_numbers, ordered_numbers
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 CHANCE = 1e-12
 """Probability with which chance alone may break a promise that holds in expectation."""
@@ -58,7 +58,7 @@ class RanksNear(Invariant):
                 ends = np.sort(values[exchange.pairs], axis=1)
                 apart = np.searchsorted(ordered, ends[:, 1]) - (np.searchsorted(ordered, ends[:, 0], side="right") - 1)
                 far += int(np.count_nonzero(~(apart <= self.ranks)))
-        return f"{several(far, 'pair is', 'pairs are')} further apart in the ranks of {self.attribute}" if far else ""
+        return f"{plural(far, 'pair is', 'pairs are')} further apart in the ranks of {self.attribute}" if far else ""
 
 
 @dataclass(frozen=True)
@@ -126,17 +126,17 @@ class GroupsOfAtLeast(AttributesPromise):
     def sentence(self) -> str:
         """The promise in plain words."""
         names = " and ".join(self.attributes)
-        return f"Every value of {names} that occurs in the file occurs in at least {several(self.k, 'record')}."
+        return f"Every value of {names} that occurs in the file occurs in at least {plural(self.k, 'record')}."
 
     def problem(self, evidence: Evidence) -> str:
         """Report the number of groups that are too small, without records with a missing value."""
         complete = pa.array(_complete_rows(evidence.before, self.attributes))
-        after = (bitwise(evidence.after.table.column(name).filter(complete)) for name in self.attributes)
+        after = (to_bits(evidence.after.table.column(name).filter(complete)) for name in self.attributes)
         counts = np.bincount(number_cells([as_codes(column, column)[0] for column in after]))
         small = int(np.count_nonzero((counts > 0) & (counts < self.k)))
         by = " and ".join(self.attributes)
-        found = several(small, f"group by {by} has", f"groups by {by} have")
-        return f"{found} fewer than {several(self.k, 'record')}" if small else ""
+        found = plural(small, f"group by {by} has", f"groups by {by} have")
+        return f"{found} fewer than {plural(self.k, 'record')}" if small else ""
 
 
 @dataclass(frozen=True)
@@ -178,11 +178,11 @@ class WithinBounds(AttributePromise):
         least, most = min(self.low, self.limits[0]), max(self.high, self.limits[1])
         beyond = int(np.count_nonzero((after < least) | (after > most)))
         if beyond:
-            return f"{several(beyond, 'record lies', 'records lie')} beyond the bounds of {self.attribute}"
+            return f"{plural(beyond, 'record lies', 'records lie')} beyond the bounds of {self.attribute}"
         within = (before >= self.low) & (before <= self.high)
         moved = int(np.count_nonzero(within & (after != before)))
         inside = f"within the bounds of {self.attribute}"
-        return several(moved, f"record {inside} has changed", f"records {inside} have changed") if moved else ""
+        return plural(moved, f"record {inside} has changed", f"records {inside} have changed") if moved else ""
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,7 @@ class ExpectedMargin(AttributesPromise):
         bound = t / 3.0 + np.sqrt((t / 3.0) ** 2 + 2.0 * t * variance)
         moved = int(np.count_nonzero(np.abs(after - before) > bound))
         return (
-            f"{several(moved, 'cell')} by {' and '.join(self.attributes)} moved by more than chance moves them"
+            f"{plural(moved, 'cell')} by {' and '.join(self.attributes)} moved by more than chance moves them"
             if moved
             else ""
         )
@@ -228,7 +228,7 @@ class MissingStays(AttributesPromise):
             # NaN is a missing number, but a category like any other.
             numeric = not evidence.before.schema[name].kind.is_categorical
             columns = (data.table.column(name) for data in (evidence.before, evidence.after))
-            if different(*(column.is_null(nan_is_null=numeric) for column in columns)).any():
+            if flag_changes(*(column.is_null(nan_is_null=numeric) for column in columns)).any():
                 bad.append(name)
         return f"values of {' and '.join(bad)} have gone missing, or come back" if bad else ""
 

@@ -45,7 +45,7 @@ from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import changed_numbers, ordered_numbers
 from safeswap.model.schema import Kind
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 # Values, draws and row numbers are packed into one word each, as far as they fit: sorting plain words takes a quarter
 # of the time of sorting row numbers by value.
@@ -277,7 +277,7 @@ class RankSwap:
         widths = {spec.ranks(int(np.count_nonzero(~np.isnan(values)))) for values in columns.values()}
         width = f"{min(widths):,}" if len(widths) == 1 else f"{min(widths):,} to {max(widths):,}"
         text = (
-            f"up to {several(pairs, 'pair exchanges', 'pairs exchange')} values of {', '.join(spec.attributes)} "
+            f"up to {plural(pairs, 'pair exchanges', 'pairs exchange')} values of {', '.join(spec.attributes)} "
             f"over at most {width} ranks"
         )
         return ValuePlan.of(spec, len(next(iter(columns.values()))), pairs, text)

@@ -30,7 +30,7 @@ from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import Change, decimals_of, finite_numbers, write_numbers
 from safeswap.model.plan import Plan
 from safeswap.model.schema import Schema
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 
 class TopBottom(ValueChangingMethod):
@@ -49,7 +49,7 @@ class TopBottom(ValueChangingMethod):
 
     def _plan(self, beyond: Flags, spec: TopBottomSpec) -> ValuePlan:
         cut = int(np.count_nonzero(beyond))
-        text = f"{several(cut, 'record has', 'records have')} a value of {', '.join(spec.attributes)} cut off"
+        text = f"{plural(cut, 'record has', 'records have')} a value of {', '.join(spec.attributes)} cut off"
         return ValuePlan.of(spec, len(beyond), cut, text)
 
     def columns(self, schema: Schema, spec: TopBottomSpec) -> Columns:

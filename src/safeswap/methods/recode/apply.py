@@ -17,7 +17,7 @@ import pyarrow as pa
 from safeswap.arrays.types import Floats
 from safeswap.errors import SpecError
 from safeswap.methods.recode import rules
-from safeswap.methods.recode.rules import Values, pin_to, pinned_ranges, targets
+from safeswap.methods.recode.rules import Values, map_values, pin_ranges, pin_to
 from safeswap.methods.recode.rules import place_in_ranges as range_places
 from safeswap.methods.recode.steps import (
     Blank,
@@ -36,7 +36,7 @@ from safeswap.model.columns import rank_of_code, same_memory
 from safeswap.model.microdata import Coded, Microdata, PastStep, add_step, smallest_code_type
 from safeswap.model.numeric_column import finite_numbers
 from safeswap.model.schema import Attribute, Kind, Schema, level_texts
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 
 def is_by_number(data: Microdata, step: Step) -> bool:
@@ -64,7 +64,7 @@ def recode_numbers(data: Microdata, step: Step) -> Microdata:
         if absent.all():
             return data
         return _put_numbers(data, before, pa.chunked_array([pa.nulls(len(data), column.type)]))
-    targets(step, Values(attribute=before, counts={}))  # refuses invalid bounds
+    map_values(step, Values(attribute=before, counts={}))  # refuses invalid bounds
     numbers = finite_numbers(data, name)
     made = _round_or_clip(step, numbers)
     if np.array_equal(made, numbers, equal_nan=True):
@@ -131,8 +131,8 @@ def _recode(data: Microdata, step: Step) -> Microdata:
     if is_by_number(data, step):
         return recode_numbers(data, step)
     values = values_of(data, name)
-    step = pinned_ranges(step, values) if isinstance(step, Ranges) else step
-    target = _require_complete(targets(step, values), values)
+    step = pin_ranges(step, values) if isinstance(step, Ranges) else step
+    target = _require_complete(map_values(step, values), values)
     return _put_values(data, describe_result(step, values, target), target)
 
 
@@ -143,7 +143,7 @@ def pin(data: Microdata, step: Step) -> Step:
         return step
     if _is_plain_number(data.schema[step.attribute]):
         return pin_to(step, *_count_numbers(finite_numbers(data, step.attribute)))
-    return pinned_ranges(step, values_of(data, step.attribute))
+    return pin_ranges(step, values_of(data, step.attribute))
 
 
 def unmapped(data: Microdata, step: Step | Mapping[str, Any]) -> tuple[str, ...]:
@@ -153,7 +153,7 @@ def unmapped(data: Microdata, step: Step | Mapping[str, Any]) -> tuple[str, ...]
     if isinstance(step, Drop | Ranges):
         return ()
     values = values_of(data, step.names[0])
-    target = targets(step, values)
+    target = map_values(step, values)
     return tuple(text for text in values.texts if text not in target and values.counts[text])
 
 
@@ -243,7 +243,7 @@ def _require_complete(target: dict[str, str | None], values: Values) -> Target:
         records = sum(values.counts[text] for text in forgotten)
         raise SpecError(
             f"the step says nothing about {len(forgotten):,} of the values of {values.attribute.name!r} that occur, "
-            f"in {several(records, 'record')}",
+            f"in {plural(records, 'record')}",
             code="value-not-recoded",
             hint='add them to the step, or let its otherwise be "keep" or "blank"',
             attribute=values.attribute.name,

@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from safeswap.errors import SpecError
 from safeswap.model.spec import Strict, spec_error
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 _Parents = dict[str, str]
 
@@ -111,7 +111,7 @@ class Hierarchy(Strict):
         for number, line in enumerate(lines, start=1):
             if len(line) != width:
                 raise SpecError(
-                    f"line {number} of the hierarchy has {several(len(line), 'level')}, the first one {width}",
+                    f"line {number} of the hierarchy has {plural(len(line), 'level')}, the first one {width}",
                     code="hierarchy-uneven",
                     hint="repeat the code where a branch has fewer levels",
                     line=number,

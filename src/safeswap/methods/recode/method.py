@@ -18,7 +18,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from safeswap.arrays.names import Names
 from safeswap.methods.exchange import Columns
 from safeswap.methods.recode.apply import check_step, pin, values_of
-from safeswap.methods.recode.recipe import Recipe, recoded
+from safeswap.methods.recode.recipe import Recipe, apply_recode
 from safeswap.methods.recode.steps import (
     AnyStep,
     Blank,
@@ -32,9 +32,9 @@ from safeswap.methods.recode.steps import (
     TopBottomCode,
     Truncate,
 )
-from safeswap.methods.value_change import Draws, FileFacts, ValueChangingMethod, ValuePlan, masked_by
+from safeswap.methods.value_change import Draws, FileFacts, ValueChangingMethod, ValuePlan, make_masked
 from safeswap.model.audit import COARSENED, Replacement
-from safeswap.model.columns import aligned_columns, decode_dictionary, different
+from safeswap.model.columns import aligned_columns, decode_dictionary, flag_changes
 from safeswap.model.evidence import Evidence
 from safeswap.model.invariant import AttributePromise, Invariant, ReplaysFromAudit, SameRows, UntouchedColumns
 from safeswap.model.key import Key
@@ -43,7 +43,7 @@ from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import Change
 from safeswap.model.schema import Attribute, Kind, Schema, level_texts
 from safeswap.model.spec import MaskSpec
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 
 def _as_steps(value: Any) -> Any:
@@ -120,9 +120,9 @@ class Recoded(AttributePromise):
         pairs = _pairs(evidence, self.attribute)
         split = len(pairs) - len({old for old, _ in pairs})
         if split:
-            return f"{several(split, 'value')} of {self.attribute} became more than one value"
+            return f"{plural(split, 'value')} of {self.attribute} became more than one value"
         wrong = sum(new != self._expected(old) for old, new in pairs)
-        found = several(wrong, f"value of {self.attribute} is", f"values of {self.attribute} are")
+        found = plural(wrong, f"value of {self.attribute} is", f"values of {self.attribute} are")
         return f"{found} not what the recoding says" if wrong else ""
 
     def _expected(self, value: str | None) -> str | None:
@@ -264,7 +264,7 @@ class RecodeMethod(ValueChangingMethod):
         stages, after = run_steps(data, spec)  # the new columns are at hand: nothing needs to be looked up
         changes = {name: _change(data, after, name) for name in spec.names}
         facts, plan = _note_steps(stages, after), _plan(data, spec, after)
-        masked = masked_by(data, spec, plan, changes, key=key, replicate=replicate, facts=facts.items())
+        masked = make_masked(data, spec, plan, changes, key=key, replicate=replicate, facts=facts.items())
         return replace(masked, data=after)
 
     def invariants(self, data: Microdata, spec: RecodeSpec) -> tuple[Invariant, ...]:
@@ -324,7 +324,7 @@ def run_steps(data: Microdata, spec: RecodeSpec) -> tuple[list[Stage], Microdata
         parts = [Blank(attribute=name) for name in step.names] if isinstance(step, Drop) else [step]
         after = data
         for part in parts:
-            after = recoded(after, part, number=number)
+            after = apply_recode(after, part, number=number)
         stages.append(Stage(step if isinstance(step, Drop) else pin(data, step), data))
         data = after
     return stages, data
@@ -338,7 +338,7 @@ def _note_steps(stages: list[Stage], after: Microdata) -> dict[str, Any]:
         changed = np.zeros(len(after), dtype=np.bool_)
         for name in stage.step.names:
             columns = (data.table.column(name) for data in (stage.data, following))
-            changed |= different(*aligned_columns(*columns))
+            changed |= flag_changes(*aligned_columns(*columns))
         told.append({"step": stage.step.sentence, "records changed": int(np.count_nonzero(changed))})
     return {"values": COARSENED, "recipe": told}
 
@@ -346,16 +346,16 @@ def _note_steps(stages: list[Stage], after: Microdata) -> dict[str, Any]:
 def _plan(data: Microdata, spec: RecodeSpec, after: Microdata) -> ValuePlan:
     changed = np.zeros(len(data), dtype=np.bool_)
     for name in spec.names:
-        changed |= different(*aligned_columns(data.table.column(name), after.table.column(name)))
+        changed |= flag_changes(*aligned_columns(data.table.column(name), after.table.column(name)))
     number = int(np.count_nonzero(changed))
-    steps = several(len(spec.steps), "step changes", "steps change")
-    text = f"{steps} a value in {several(number, 'record')}"
+    steps = plural(len(spec.steps), "step changes", "steps change")
+    text = f"{steps} a value in {plural(number, 'record')}"
     return ValuePlan.of(spec, len(data), number, text)
 
 
 def _change(data: Microdata, after: Microdata, name: str) -> Change:
     before, column = data.table.column(name), after.table.column(name)
-    flags = different(*aligned_columns(before, column))
+    flags = flag_changes(*aligned_columns(before, column))
     if not flags.any():
         return Change(column=before, replacement=None)
     rows = np.flatnonzero(flags) if before.type == column.type else np.arange(len(before), dtype=np.int64)

@@ -11,7 +11,7 @@ from safeswap.methods.recode.apply import apply_step, pin
 from safeswap.methods.recode.steps import Step, as_step
 from safeswap.model.microdata import Microdata, PastStep
 from safeswap.model.spec import MaskSpec
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 RecipeStep: TypeAlias = Step | MaskSpec
 
@@ -99,7 +99,7 @@ class Recipe:
     @property
     def sentences(self) -> tuple[str, ...]:
         """Each step in plain words."""
-        return tuple(sentence_of(step) for step in self.steps)
+        return tuple(describe_step(step) for step in self.steps)
 
     def as_dicts(self) -> list[dict[str, Any]]:
         """Return the steps as plain values."""
@@ -108,7 +108,7 @@ class Recipe:
     def apply(self, data: Microdata) -> Microdata:
         """Return the file after all steps, for recipes of recodes; :func:`safeswap.workflow.recode` takes any."""
         for number, step in enumerate(self.steps, start=1):
-            data = recoded(data, step, number=number)
+            data = apply_recode(data, step, number=number)
         return data
 
     def pinned(self, data: Microdata) -> Recipe:
@@ -119,7 +119,7 @@ class Recipe:
                 steps.append(pin(data, step) if hasattr(step, "attribute") else step)
             else:
                 steps.append(step)
-            data = recoded(data, step, number=number) if isinstance(step, Step) else data
+            data = apply_recode(data, step, number=number) if isinstance(step, Step) else data
         return Recipe(tuple(steps))
 
     def _at(self, position: int, *, end: bool = False) -> int:
@@ -127,19 +127,19 @@ class Recipe:
         if 0 <= at < len(self.steps) + end:
             return at
         raise SpecError(
-            f"the recipe has {several(len(self.steps), 'step')}, there is none in place {position}",
+            f"the recipe has {plural(len(self.steps), 'step')}, there is none in place {position}",
             code="no-such-step",
             hint="places count from 0",
             steps=len(self.steps),
         )
 
 
-def sentence_of(step: RecipeStep) -> str:
+def describe_step(step: RecipeStep) -> str:
     """Describe a step in plain words."""
     return step.sentence if isinstance(step, Step) else f"{step.method} as specified"
 
 
-def recoded(data: Microdata, step: RecipeStep, *, number: int) -> Microdata:
+def apply_recode(data: Microdata, step: RecipeStep, *, number: int) -> Microdata:
     """Return the file after one recode; an error names the step."""
     if not isinstance(step, Step):
         raise SpecError(
@@ -151,10 +151,10 @@ def recoded(data: Microdata, step: RecipeStep, *, number: int) -> Microdata:
     try:
         return apply_step(data, step)
     except SafeswapError as error:
-        raise at_step(error, number) from None
+        raise add_step_number(error, number) from None
 
 
-def at_step(error: SafeswapError, number: int) -> SafeswapError:
+def add_step_number(error: SafeswapError, number: int) -> SafeswapError:
     """Return the error with the number of its step, counted from 1."""
     fields = {**error.fields, "position": number}
     return type(error)(f"step {number}: {error.message}", code=error.code, hint=error.hint, **fields)

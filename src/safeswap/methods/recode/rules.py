@@ -26,7 +26,7 @@ from safeswap.methods.recode.steps import (
     Truncate,
 )
 from safeswap.model.schema import Attribute, Kind
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 # Breaks derived from the data are round numbers between two values, never values: a label must not disclose one.
 
@@ -205,7 +205,7 @@ class Values:
         return frozenset((*self.attribute.missing, "nan") if numeric else self.attribute.missing)
 
 
-def targets(step: Step, values: Values) -> Targets:
+def map_values(step: Step, values: Values) -> Targets:
     """Return what each value becomes, None for missing; values that the step does not cover are left out.
 
     >>> town = Values(attribute=Attribute(name="NACE"), counts={"4711": 3, "4719": 1, "5": 1})
@@ -227,7 +227,7 @@ def targets(step: Step, values: Values) -> Targets:
     return found
 
 
-def pinned_ranges(step: Ranges, values: Values) -> Ranges:
+def pin_ranges(step: Ranges, values: Values) -> Ranges:
     """Return the same ranges with fixed breaks and labels, which no longer depend on the data.
 
     >>> age = Values(attribute=Attribute(name="Age", kind="numeric"), counts={"1": 5, "2": 1, "3": 1, "4": 3})
@@ -254,8 +254,8 @@ def pin_to(step: Ranges, numbers: npt.NDArray[np.float64], counts: npt.NDArray[n
             )
     if step.labels and len(step.labels) != len(breaks) + 1:
         raise InfeasibleError(
-            f"the values of {step.attribute!r} make {several(len(breaks) + 1, 'range')}, "
-            f"{several(len(step.labels), 'label is', 'labels are')} stated",
+            f"the values of {step.attribute!r} make {plural(len(breaks) + 1, 'range')}, "
+            f"{plural(len(step.labels), 'label is', 'labels are')} stated",
             code="labels-and-ranges",
             hint="state breaks, or leave the labels out",
             attribute=step.attribute,
@@ -312,7 +312,7 @@ def _hierarchy(step: ByHierarchy, values: Values) -> Targets:
     tree = step.tree or schema_tree(values.attribute)
     if step.level > tree.depth:
         raise SpecError(
-            f"the hierarchy of {step.attribute!r} has {several(tree.depth, 'level')}, {step.level} are asked for",
+            f"the hierarchy of {step.attribute!r} has {plural(tree.depth, 'level')}, {step.level} are asked for",
             code="hierarchy-too-shallow",
             hint=f"state a level of at most {tree.depth}",
             attribute=step.attribute,

@@ -30,7 +30,7 @@ from safeswap.arrays.names import Names
 from safeswap.errors import SpecError
 from safeswap.methods.recode.hierarchy import Hierarchy
 from safeswap.model.spec import Strict, spec_error
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 Otherwise = Annotated[
     Literal["error", "keep", "blank"],
@@ -117,7 +117,7 @@ class Recode(Step):
         rest = {"error": "", "keep": ", the others stay", "blank": ", the others become missing"}[self.otherwise]
         if len(self.target) <= _FEW and len(news) == 1:
             return f"recode {self.attribute}: {', '.join(self.target)} to {news.pop()}{rest}"
-        become = several(len(self.target), "value becomes", "values become")
+        become = plural(len(self.target), "value becomes", "values become")
         return f"recode {self.attribute}: {become} {len(news):,}{rest}"
 
 
@@ -180,7 +180,7 @@ class GlobalRecode(Step):
     def sentence(self) -> str:
         """The step in plain words."""
         to = len({span.to for span in self.spans})
-        become = several(len(self.spans), "span of codes becomes", "spans of codes become")
+        become = plural(len(self.spans), "span of codes becomes", "spans of codes become")
         return f"recode {self.attribute}: {become} {to:,}"
 
 
@@ -214,7 +214,7 @@ class Ranges(Step):
             raise ValueError("the breaks are not in ascending order")
         if self.labels and len(self.labels) != self.number:
             raise ValueError(
-                f"{several(len(self.labels), 'label is', 'labels are')} given for {several(self.number, 'range')}"
+                f"{plural(len(self.labels), 'label is', 'labels are')} given for {plural(self.number, 'range')}"
             )
         if len(set(self.labels)) < len(self.labels):
             raise ValueError("two ranges have the same label")
@@ -229,7 +229,7 @@ class Ranges(Step):
     def sentence(self) -> str:
         """The step in plain words."""
         how = " of equal width" if self.equal_width else " of equal count" if self.equal_count else ""
-        return f"{self.attribute} to {several(self.number, 'range')}{how}"
+        return f"{self.attribute} to {plural(self.number, 'range')}{how}"
 
 
 class ByHierarchy(Step):
@@ -346,7 +346,7 @@ class Blank(Step):
     @property
     def sentence(self) -> str:
         """The step in plain words."""
-        what = several(len(self.values), "value") if self.values else "every value"
+        what = plural(len(self.values), "value") if self.values else "every value"
         return f"blank {what} of {self.attribute}"
 
 

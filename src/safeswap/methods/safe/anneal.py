@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from safeswap.arrays.compiled import njit
-from safeswap.arrays.counter_random import mixed
+from safeswap.arrays.counter_random import mix_word
 from safeswap.arrays.types import Flags, Floats, Int32s, Int64s
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -25,11 +25,11 @@ _S32 = np.uint64(32)
 def next_word(state):  # type: ignore[no-untyped-def]
     """Return the next pseudo-random word (SplitMix64); ``state`` is an array of one word."""
     state[0] += _GOLDEN
-    return mixed(state[0])
+    return mix_word(state[0])
 
 
 @njit(cache=True, nogil=True, inline="always")
-def below(word, number):  # type: ignore[no-untyped-def]
+def draw_below(word, number):  # type: ignore[no-untyped-def]
     """Return a number in 0 … number − 1 from the upper half of a word."""
     return np.int64(((word >> _S32) * np.uint64(number)) >> _S32)
 

@@ -17,7 +17,7 @@ from safeswap.arrays.names import Names
 from safeswap.errors import InfeasibleError
 from safeswap.methods.safe.milp import CellModel, find_nearest
 from safeswap.methods.safe.problem import TableProblem
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 _MOST_LISTED = 20
 
@@ -50,7 +50,7 @@ def refuse_small_margins(problem: TableProblem) -> None:
     places = [problem.position(int(line)) for line in small[:_MOST_LISTED]]
     margins = sorted({" × ".join(names) or "total" for names, _ in places})
     raise InfeasibleError(
-        f"{several(small.size, 'kept figure is itself', 'kept figures are themselves')} above 0 and below the "
+        f"{plural(small.size, 'kept figure is itself', 'kept figures are themselves')} above 0 and below the "
         f"tolerance {problem.tolerance} (margin by "
         f"{', '.join(margins)}): cells that are 0 or at least {problem.tolerance} never add up to them",
         code="margin-below-tolerance",
@@ -61,11 +61,11 @@ def refuse_small_margins(problem: TableProblem) -> None:
     )
 
 
-def no_safe_table(figures: Sequence[MarginFigure], *, tolerance: int, minimal: bool) -> InfeasibleError:
+def no_safe_table_error(figures: Sequence[MarginFigure], *, tolerance: int, minimal: bool) -> InfeasibleError:
     """Return the refusal with its reason."""
     listed = ", ".join(figure.text for figure in figures[:_MOST_LISTED])
     more = f" and {len(figures) - _MOST_LISTED:,} more" if len(figures) > _MOST_LISTED else ""
-    why = f": {several(len(figures), 'kept figure')} cannot be met together: {listed}{more}" if figures else ""
+    why = f": {plural(len(figures), 'kept figure')} cannot be met together: {listed}{more}" if figures else ""
     less = "; without any one of them the others could be" if minimal and len(figures) > 1 else ""
     return InfeasibleError(
         f"no table with these margins is 0 or at least {tolerance} in every cell{why}{less}",
@@ -76,7 +76,7 @@ def no_safe_table(figures: Sequence[MarginFigure], *, tolerance: int, minimal: b
     )
 
 
-def not_found(*, tolerance: int) -> InfeasibleError:
+def not_found_error(*, tolerance: int) -> InfeasibleError:
     """Return the refusal where no table was found, without proof that there is none."""
     return InfeasibleError(
         f"no table with these margins was found that is 0 or at least {tolerance} in every cell; whether there is one "

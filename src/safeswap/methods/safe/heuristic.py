@@ -12,7 +12,7 @@ from safeswap.arrays.compiled import njit
 from safeswap.arrays.table_lines import balancing_cells, moved_axes
 from safeswap.arrays.types import Flags, Floats, Int64s
 from safeswap.methods.safe import anneal
-from safeswap.methods.safe.anneal import below, next_word
+from safeswap.methods.safe.anneal import draw_below, next_word
 from safeswap.methods.safe.bounds import Bound, Domain, line_bound, lower_bound
 from safeswap.methods.safe.problem import TableProblem
 
@@ -54,7 +54,7 @@ def _draw_box(u, shape, strides, kind, state, corners):  # type: ignore[no-untyp
         if shape[axis] < 2:
             return 0
         level = (u // strides[axis]) % shape[axis]
-        other = below(next_word(state), shape[axis] - 1)
+        other = draw_below(next_word(state), shape[axis] - 1)
         if other >= level:
             other += 1
         shift = (other - level) * strides[axis]
@@ -154,7 +154,7 @@ def settle(
         lowest, change, size = 0.0, 0, 0
         options = _changes(x[u], low[u], high[u], zero_ok[u], changes)
         for _ in range(tries):
-            number = _draw_box(u, shape, strides, axes[below(next_word(state), axes.shape[0])], state, corners)
+            number = _draw_box(u, shape, strides, axes[draw_below(next_word(state), axes.shape[0])], state, corners)
             if number == 0:
                 continue
             for option in range(options):
@@ -190,7 +190,7 @@ def polish(
         for _ in range(tries):
             if x[u] == counts[u]:
                 break
-            number = _draw_box(u, shape, strides, axes[below(next_word(state), axes.shape[0])], state, corners)
+            number = _draw_box(u, shape, strides, axes[draw_below(next_word(state), axes.shape[0])], state, corners)
             if number == 0:
                 continue
             change = 1 if x[u] < counts[u] else -1

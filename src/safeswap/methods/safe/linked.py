@@ -9,18 +9,26 @@ import numpy as np
 from scipy import sparse
 
 from safeswap.arrays.names import Names
-from safeswap.arrays.table_lines import Axes, largest_only
+from safeswap.arrays.table_lines import Axes, drop_implied_margins
 from safeswap.arrays.types import Int64s
 from safeswap.errors import InfeasibleError, SpecError
 from safeswap.methods.safe.anneal import nearest_safe
-from safeswap.methods.safe.certificate import not_found, refuse_small_margins
+from safeswap.methods.safe.certificate import not_found_error, refuse_small_margins
 from safeswap.methods.safe.heuristic import near_balanced_table, table_bound
 from safeswap.methods.safe.milp import CellModel, Solved, find_nearest
 from safeswap.methods.safe.problem import UNLIMITED, TableProblem
 from safeswap.methods.safe.spec import SafeTables, Status
-from safeswap.methods.safe.table import MOST_EXACT, Found, Terms, cell_model, check_result, refusal, safe_one
+from safeswap.methods.safe.table import (
+    MOST_EXACT,
+    Found,
+    Terms,
+    cell_model,
+    check_result,
+    infeasible_error,
+    make_table_safe,
+)
 from safeswap.model.table import CountTable, Programme
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 # Soft margins: first minimise the total violation of the kept margins; then, at that violation, the change.
 
@@ -35,7 +43,7 @@ def least_violation(
         return _prove_least(tables, problems, model, terms)
     if len(problems) > 1:
         raise SpecError(
-            f"linked tables of {several(model.counts.size, 'cell')} together are too many for soft=True",
+            f"linked tables of {plural(model.counts.size, 'cell')} together are too many for soft=True",
             code="too-many-cells",
             hint=f'at most {MOST_EXACT:,} cells, or solver="exact" with a long time limit; or one table at a time',
         )
@@ -55,7 +63,7 @@ def _prove_least(tables: list[CountTable], problems: list[TableProblem], model: 
     if first.cells is not None and _count_off(model, first.cells) > most:
         first = _least_violation(model, _count_off(model, first.cells), max(0.2, end - time.monotonic()), first.cells)
     if first.cells is None:
-        raise not_found(tolerance=model.tolerance)
+        raise not_found_error(tolerance=model.tolerance)
     off = _count_off(model, first.cells)
     fewest = int(np.ceil(first.bound - 1e-6)) if np.isfinite(first.bound) else 0
     left = max(0.2, end - time.monotonic())
@@ -98,7 +106,7 @@ def _refuse_impossible(model: CellModel) -> None:
     bad = int(np.count_nonzero((model.low > model.high) & ~model.zero_ok))
     if bad:
         raise InfeasibleError(
-            f"{several(bad, 'cell')} may neither be 0 nor, within their bounds, reach the tolerance",
+            f"{plural(bad, 'cell')} may neither be 0 nor, within their bounds, reach the tolerance",
             code="no-safe-table",
             hint="widen their bounds",
             cells=bad,
@@ -117,7 +125,7 @@ def safe_programme(programme: Programme, problems: list[TableProblem], terms: Te
     """
     tables = list(programme.tables)
     if len(tables) == 1 and not terms.soft:
-        return safe_one(tables[0], problems[0], terms)
+        return make_table_safe(tables[0], problems[0], terms)
     if terms.soft:
         model = cell_model(problems) if len(tables) == 1 else _linked_model(problems, programme.links)
         return least_violation(tables, problems, terms, model=model)
@@ -143,7 +151,7 @@ def _solve_one_by_one(tables: list[CountTable], problems: list[TableProblem], te
     sizes = np.array([problem.counts.size for problem in problems], dtype=np.float64)
     shares = terms.time_limit * sizes / sizes.sum()
     results = [
-        safe_one(table, problem, replace(terms, time_limit=float(share)))
+        make_table_safe(table, problem, replace(terms, time_limit=float(share)))
         for table, problem, share in zip(tables, problems, shares, strict=True)
     ]
     joined = max if terms.objective == "largest" else sum
@@ -174,7 +182,7 @@ def _solve_together(
         return check_result(tables, problems, _minimise_largest(problems, loose, start, end), terms)
     solved = find_nearest(model, time_limit=max(0.2, end - time.monotonic()), start=start)
     if solved.cells is None:
-        raise refusal(problems, model, proved=solved.status == "infeasible")
+        raise infeasible_error(problems, model, proved=solved.status == "infeasible")
     status: Status = "optimal" if solved.status == "optimal" else "gap"
     value = _value(model, solved.cells, terms)
     return check_result(
@@ -200,7 +208,9 @@ def _minimise_largest(
             continue
         proved = limit + 1 if solved.status == "infeasible" and limit >= proved else proved
         if low >= high:
-            raise refusal(problems, _linked_model(problems, tuple(loose)), proved=solved.status == "infeasible")
+            raise infeasible_error(
+                problems, _linked_model(problems, tuple(loose)), proved=solved.status == "infeasible"
+            )
         low = limit + 1
     largest = int(np.abs(best - counts).max())
     status: Status = "optimal" if largest <= proved or not largest else "gap"
@@ -214,9 +224,9 @@ def _solve_apart(
     cells = []
     for number, (table, problem) in enumerate(zip(tables, problems, strict=True)):
         shared = [_axes(problem, names) for first, second, names in loose if number in (first, second)]
-        tied = replace(problem, keep=largest_only([*problem.keep, *shared]))
+        tied = replace(problem, keep=drop_implied_margins([*problem.keep, *shared]))
         try:
-            cells.append(safe_one(table, tied, terms).counts.ravel())
+            cells.append(make_table_safe(table, tied, terms).counts.ravel())
         except InfeasibleError:
             return None
     return np.concatenate(cells)

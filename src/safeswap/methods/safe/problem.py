@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from safeswap.arrays.names import Names
-from safeswap.arrays.table_lines import Axes, all_but_one, largest_only, line_ids, line_sums
+from safeswap.arrays.table_lines import Axes, drop_implied_margins, line_ids, line_sums, list_largest_margins
 from safeswap.arrays.types import Flags, Floats, Int64s
 from safeswap.errors import InputError, SpecError
 from safeswap.model.table import CountTable, check_tolerance
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 UNLIMITED = 1 << 40
 
@@ -111,7 +111,7 @@ def table_problem(
     No cell exceeds a kept figure that it is part of, unless kept figures may be off (``soft``).
     """
     check_tolerance(tolerance)
-    axes = all_but_one(table.ways) if keep is None else _kept_axes(table, keep)
+    axes = list_largest_margins(table.ways) if keep is None else _kept_axes(table, keep)
     counts = table.counts.ravel()
     ids, lines = line_ids(table.counts.shape, axes)
     capped = axes and not soft
@@ -180,7 +180,7 @@ def _list_per_table(name: str, stated: Any, tables: int) -> Sequence[Any]:
         return [stated] * tables
     if not isinstance(stated, (list, tuple)) or len(stated) != tables:
         raise SpecError(
-            f"{name} of {several(tables, 'table')} are a list with one entry for each table",
+            f"{name} of {plural(tables, 'table')} are a list with one entry for each table",
             code="bad-spec",
             hint=f"give {name} as a list in the order of the tables, None for a table without",
         )
@@ -196,7 +196,7 @@ def _kept_axes(table: CountTable, keep: Sequence[Sequence[str]] | Mapping[Sequen
     if isinstance(keep, Mapping):
         for names, stated in zip(margins, keep.values(), strict=True):
             _check_stated(table, names, np.asarray(stated))
-    return largest_only([table.axes_of(names) for names in margins])
+    return drop_implied_margins([table.axes_of(names) for names in margins])
 
 
 def _check_stated(table: CountTable, names: Names, stated: npt.NDArray[Any]) -> None:
@@ -208,7 +208,7 @@ def _check_stated(table: CountTable, names: Names, stated: npt.NDArray[Any]) -> 
         wrong = int(np.count_nonzero(stated != found)) if stated.shape == found.shape else found.size
         raise InputError(
             f"the margin by {', '.join(names) or 'total'} does not add up: {wrong:,} of "
-            f"{several(found.size, 'figure is not the sum', 'figures are not the sums')} of the cells",
+            f"{plural(found.size, 'figure is not the sum', 'figures are not the sums')} of the cells",
             code="margins-do-not-add-up",
             hint="correct the counts or the margin; a kept margin is always that of the table itself",
             margin=list(names),
@@ -241,7 +241,7 @@ def _flag_structural_zeros(table: CountTable, stated: Any) -> Flags:
     counted = int(np.count_nonzero(counts[mask]))
     if counted:
         raise InputError(
-            several(counted, "cell is called a structural zero and has", "cells are called structural zeros and have")
+            plural(counted, "cell is called a structural zero and has", "cells are called structural zeros and have")
             + " a count",
             code="structural-zero-counted",
             hint="a structural zero cannot occur: correct the list or the counts",

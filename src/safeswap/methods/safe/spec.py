@@ -18,7 +18,7 @@ from safeswap.model.invariant import AttributesPromise
 from safeswap.model.score import proved_bound
 from safeswap.model.spec import MaskSpec
 from safeswap.model.table import CountTable, long_table
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 
 class SafeSpec(MaskSpec):
@@ -211,13 +211,13 @@ class SafeTables:
     def sentence(self) -> str:
         """The result in words."""
         cells = sum(int(np.count_nonzero(table.changed)) for table in self.tables)
-        text = several(cells, "cell changes", "cells change")
+        text = plural(cells, "cell changes", "cells change")
         text += f", by {self.total:,} together and by {self.largest:,} at most"
         text += (
             "; that is the least possible" if self.status == "optimal" else f"; at most {self.gap:.1%} less is possible"
         )
         if self.violation:
-            off = several(len(self.violations), "kept figure is", "kept figures are")
+            off = plural(len(self.violations), "kept figure is", "kept figures are")
             least = self.violation <= self.violation_bound
             proved = "the least possible" if least else f"at least {self.violation_bound:,} is needed"
             text += f". {off} off, by {self.violation:,} together; {proved}"
@@ -265,5 +265,5 @@ class SafeCells(AttributesPromise):
         counted = pa.table(columns).group_by(list(columns)).aggregate([([], "count_all")])
         small = pc.sum(pc.less(counted["count_all"], self.tolerance)).as_py() or 0
         names = ", ".join(self.attributes)
-        too_small = several(small, f"cell by {names} has", f"cells by {names} have")
+        too_small = plural(small, f"cell by {names} has", f"cells by {names} have")
         return f"{too_small} fewer than {self.tolerance:,} records" if small else ""

@@ -18,8 +18,8 @@ from safeswap.methods.safe.anneal import nearest_safe
 from safeswap.methods.safe.certificate import (
     MarginFigure,
     conflicting_lines,
-    no_safe_table,
-    not_found,
+    no_safe_table_error,
+    not_found_error,
     refuse_small_margins,
 )
 from safeswap.methods.safe.heuristic import closer_bound, near_table, table_bound
@@ -86,7 +86,7 @@ class Terms:
         return self.solver == "exact" or (self.solver == "auto" and cells <= MOST_EXACT)
 
 
-def safe_one(table: CountTable, problem: TableProblem, terms: Terms) -> SafeTables:
+def make_table_safe(table: CountTable, problem: TableProblem, terms: Terms) -> SafeTables:
     """Make one table safe, or refuse with the reason."""
     end = time.monotonic() + terms.time_limit
     if not problem.solves(problem.counts):
@@ -147,7 +147,7 @@ def _minimise_total(problem: TableProblem, terms: Terms, end: float) -> Found:
         return Found(cells=problem.counts.copy(), value=0.0, bound=0.0, status="optimal")
     found = _search(problem, terms, end)
     if isinstance(found, Nothing):
-        raise refusal([problem], cell_model([problem]), proved=found.proved)
+        raise infeasible_error([problem], cell_model([problem]), proved=found.proved)
     return found
 
 
@@ -202,20 +202,20 @@ def _minimise_largest(problem: TableProblem, terms: Terms, end: float) -> Found:
         if found.proved and limit == proved:
             proved += 1
         hopeless = found.proved
-    raise refusal([problem], cell_model([problem]), proved=hopeless)
+    raise infeasible_error([problem], cell_model([problem]), proved=hopeless)
 
 
-def refusal(problems: list[TableProblem], model: CellModel, *, proved: bool) -> InfeasibleError:
+def infeasible_error(problems: list[TableProblem], model: CellModel, *, proved: bool) -> InfeasibleError:
     """Return the reason why there is no safe table, with an explanation where it was proved."""
     tolerance = problems[0].tolerance
     if not proved:
-        return not_found(tolerance=tolerance)
+        return not_found_error(tolerance=tolerance)
     lines, minimal = conflicting_lines(model, time_limit=_CERTIFICATE_SECONDS)
     figures = []
     for line in lines:
         names, at = _position(problems, line)
         figures.append(MarginFigure(margin=names, at=at, total=int(model.totals[line])))
-    return no_safe_table(figures, tolerance=tolerance, minimal=minimal)
+    return no_safe_table_error(figures, tolerance=tolerance, minimal=minimal)
 
 
 def _position(problems: list[TableProblem], line: int) -> tuple[tuple[str, ...], tuple[int, ...]]:

@@ -13,7 +13,7 @@ from time import monotonic
 
 import numpy as np
 
-from safeswap.arrays.combinations import cell_ranks, positions
+from safeswap.arrays.combinations import cell_ranks, decode_mask
 from safeswap.arrays.types import Flags, Floats, Int64s, UInt64s
 from safeswap.methods.suppress import sweeps as loops
 from safeswap.methods.suppress.problem import (
@@ -488,7 +488,7 @@ class Greedy:
         """Return the sizes of the cells of all combinations, and the offset of each combination."""
         sizes, starts = [], [0]
         for mask in self.masks:
-            ranks, number = cell_ranks(self.problem.classes, positions(int(mask)))
+            ranks, number = cell_ranks(self.problem.classes, decode_mask(int(mask)))
             sizes.append(np.bincount(ranks, self.problem.classes.sizes, number))
             starts.append(starts[-1] + number)
         return np.concatenate(sizes), np.array(starts[:-1], np.int64)
@@ -497,7 +497,7 @@ class Greedy:
         """Return the cell number by class and combination, −1 where the class is in none."""
         found = np.empty((classes.size, self.masks.size), np.int64)
         for c, mask in enumerate(self.masks):
-            ranks, _ = cell_ranks(self.problem.classes, positions(int(mask)))
+            ranks, _ = cell_ranks(self.problem.classes, decode_mask(int(mask)))
             found[:, c] = self._first_cell[c] + ranks[classes]
         if not self.grouped:
             found[(self.problem.blank[classes][:, None] & self.masks[None, :]) != 0] = -1

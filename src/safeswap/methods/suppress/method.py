@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pydantic import Field, model_validator
 
-from safeswap.arrays.combinations import classes, mask_of, positions
+from safeswap.arrays.combinations import decode_mask, group_records, mask_of
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Floats, Int64s, Rows
 from safeswap.errors import InfeasibleError, SpecError
@@ -32,9 +32,9 @@ from safeswap.methods.suppress.problem import (
 )
 from safeswap.methods.suppress.solver import Answer, blank_least
 from safeswap.methods.suppress.wildcards import blank_least_wildcards
-from safeswap.methods.value_change import ValuePlan, masked_by, record_words
+from safeswap.methods.value_change import ValuePlan, make_masked, record_words
 from safeswap.model.audit import Replacement
-from safeswap.model.columns import numbers
+from safeswap.model.columns import to_numbers
 from safeswap.model.combination import (
     MOST_COMBINATIONS,
     CombinationFields,
@@ -51,7 +51,7 @@ from safeswap.model.numeric_column import Change
 from safeswap.model.schema import level_texts
 from safeswap.model.score import proved_bound
 from safeswap.model.spec import MaskSpec
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 Importance = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
 
@@ -162,7 +162,7 @@ class OnlyBlanks(AttributesPromise):
                 continue
             wrong = int(np.count_nonzero(flags & evidence.after.table.column(name).is_valid().to_numpy()))
             if wrong:
-                return several(wrong, f"value of {name} has become another", f"values of {name} have become others")
+                return plural(wrong, f"value of {name} has become another", f"values of {name} have become others")
         return ""
 
 
@@ -192,7 +192,7 @@ class NothingUnsafe(Invariant):
         if not unsafe:
             return ""
         first = " × ".join(next(iter(unsafe)))
-        found = several(sum(unsafe.values()), "combination of values is", "combinations of values are")
+        found = plural(sum(unsafe.values()), "combination of values is", "combinations of values are")
         return f"{found} unsafe, for instance some of {first}"
 
     def for_users_of(self, names: Names) -> Invariant | None:
@@ -223,7 +223,7 @@ class EnoughByPublishedKeys(Invariant):
     def problem(self, evidence: Evidence) -> str:
         """Count the records below the tolerance."""
         below = self.records_below(evidence.after)
-        return f"{several(below, 'record is', 'records are')} below {self.tolerance:g}" if below else ""
+        return f"{plural(below, 'record is', 'records are')} below {self.tolerance:g}" if below else ""
 
     def for_users_of(self, names: Names) -> Invariant | None:
         """Restrict the promise to the released keys: records that agree in more keys agree in fewer."""
@@ -235,7 +235,7 @@ class EnoughByPublishedKeys(Invariant):
     def records_below(self, data: Microdata) -> int:
         """Count the records below the tolerance on their published keys."""
         columns = [_codes(data, name, stated=True) for name in self.keys]
-        weights = None if self.weight is None else numbers(data, self.weight)
+        weights = None if self.weight is None else to_numbers(data, self.weight)
         cells, sizes, members = _cells(columns, weights)
         least = self.tolerance if weights is None else self.tolerance * (1 - _SHORT)
         is_low = _published_sizes(cells, sizes, np.arange(len(cells))) < least
@@ -247,7 +247,7 @@ def recount_unsafe(data: Microdata, promise: NothingUnsafe) -> Iterable[tuple[Na
     names = dict.fromkeys(name for keys, _ in promise.combinations for name in keys)
     # Codes that mean "no answer" are missing, unless missing values are values of their own.
     columns = {name: _codes(data, name, stated=promise.missing != "own") for name in names}
-    weights = None if promise.weight is None else numbers(data, promise.weight)
+    weights = None if promise.weight is None else to_numbers(data, promise.weight)
     distinct, totals, _ = _cells(list(columns.values()), weights)
     places = {name: place for place, name in enumerate(names)}
     for keys, tolerance in promise.combinations:
@@ -382,7 +382,7 @@ class Suppress:
         changes = {
             name: _blank_rows(data, name, rows[j]) for j, name in enumerate(spec.names) if j in rows and rows[j].size
         }
-        masked = masked_by(data, spec, plan, changes, key=key, replicate=replicate)
+        masked = make_masked(data, spec, plan, changes, key=key, replicate=replicate)
         facts = {**masked.audit.facts, **_facts(masked, answer)}
         return replace(masked, audit=replace(masked.audit, facts=facts))
 
@@ -447,7 +447,7 @@ def _add_parts(stated: Masks) -> Masks:
         found[mask] = max(tolerance, found.get(mask, 0.0))
     for size in range(max(mask.bit_count() for mask in found), 1, -1):
         for mask in [mask for mask in found if mask.bit_count() == size]:
-            for key in positions(mask):
+            for key in decode_mask(mask):
                 part = mask ^ 1 << key
                 found[part] = max(found[mask], found.get(part, 0.0))
         if len(found) > MOST_COMBINATIONS:
@@ -471,12 +471,12 @@ def _drop_implied(stated: Masks) -> Masks:
 
 
 def _split_by_weight(data: Microdata, weight: str, found: Any) -> Any:
-    from safeswap.model.columns import numbers
+    from safeswap.model.columns import to_numbers
 
-    weights = numbers(data, weight)
+    weights = to_numbers(data, weight)
     levels, ranks = np.unique(weights, return_inverse=True)
     columns = [column[found.of_record] for column in found.columns]
-    return classes(
+    return group_records(
         [*columns, ranks.astype(np.uint32)],
         [*found.cardinalities, levels.size + 1],
         [*found.blanks, levels.size],

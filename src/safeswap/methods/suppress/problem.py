@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from safeswap.arrays.combinations import Classes, cell_codes, cell_sizes, lowest_safe, positions, small_cells
+from safeswap.arrays.combinations import Classes, cell_codes, cell_sizes, decode_mask, find_small_cells, lowest_safe
 from safeswap.arrays.types import Flags, Floats, Int64s
 from safeswap.arrays.wildcards import matching_sizes, published_sizes
 
@@ -127,7 +127,7 @@ def candidate_masks(allowed: int, costs: Floats) -> Int64s:
     >>> candidate_masks(0b101, np.array([2.0, 1.0, 1.0])).tolist()
     [0, 4, 1, 5]
     """
-    keys = positions(allowed)
+    keys = decode_mask(allowed)
     if len(keys) <= MOST_ENUMERATED:
         chosen = np.arange(1 << len(keys), dtype=np.int64)
     else:
@@ -174,18 +174,18 @@ def apply_blanking(problem: Problem, blanking: Blanking) -> tuple[Classes, Int64
 def unsafe_classes(problem: Problem, found: Classes) -> Flags:
     """Flag each class that is in a too small cell of some combination."""
     if problem.meaning == "none" and problem.is_closed:
-        keys = positions(problem.keys)
+        keys = decode_mask(problem.keys)
         # A record that publishes no key is in no combination, also in a file of fewer records than the tolerance.
         has_key: Flags = ~np.logical_and.reduce([found.is_blank(key) for key in keys])
         return has_key & (published_sizes(found, keys) < problem.needed[0])
     unsafe = np.zeros(len(found), np.bool_)
     for mask, tolerance in problem.combinations:
-        keys = positions(mask)
+        keys = decode_mask(mask)
         if problem.meaning == "vouching":
             sizes = matching_sizes(found, keys)
             unsafe |= sizes < lowest_safe(tolerance, sizes)
         else:
-            unsafe |= small_cells(found, keys, tolerance, skip_blank=problem.meaning == "none").is_small
+            unsafe |= find_small_cells(found, keys, tolerance, skip_blank=problem.meaning == "none").is_small
     return unsafe
 
 
@@ -226,7 +226,7 @@ def _flag_needless(problem: Problem, blanking: Blanking) -> Flags:
     )
     safe = np.ones(number, np.bool_)
     for mask, needed in _deciding_combinations(problem, problem.blank[asked]):
-        keys = positions(mask)
+        keys = decode_mask(mask)
         codes, possible = cell_codes(together, keys)
         complete = together.complete(keys)
         sizes = together.sizes if complete is None else np.where(complete, together.sizes, 0)
@@ -244,7 +244,7 @@ def count_agreeing(problem: Problem, keys: int, *, spare: bool = False) -> Float
     This is the number of records that could share a cell of a combination whose other keys are all blank. With
     ``spare``, count only those whose class stays large enough without them, or is too small anyway.
     """
-    found, chosen = problem.classes, positions(keys)
+    found, chosen = problem.classes, decode_mask(keys)
     counted = found.sizes
     if spare:
         needed = max(problem.needed)
@@ -323,7 +323,7 @@ def least_masks(problem: Problem, classes: Int64s) -> tuple[Int64s, Floats]:
 
 def unseen_price(problem: Problem) -> float:
     """Return the least cost of the sets of keys that are not candidates: they have more than a few keys."""
-    keys = list(positions(problem.allowed))
+    keys = list(decode_mask(problem.allowed))
     if len(keys) <= MOST_ENUMERATED:
         return np.inf
     return float(np.sort(problem.costs[keys])[: _FEW + 1].sum())

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from safeswap.arrays.combinations import cell_ranks, positions
+from safeswap.arrays.combinations import cell_ranks, decode_mask
 from safeswap.arrays.highs import Programme
 from safeswap.arrays.types import Floats, Int64s
 from safeswap.methods.suppress.problem import Problem, count_company, least_masks, unseen_price
@@ -181,7 +181,7 @@ def neighbours(problem: Problem, taking_part: Int64s) -> Int64s:
     """Return the classes in cells that could become too small if participating classes blank their keys."""
     found = [np.empty(0, np.int64)]
     for c, (mask, _) in enumerate(problem.combinations):
-        ranks, _ = cell_ranks(problem.classes, positions(mask))
+        ranks, _ = cell_ranks(problem.classes, decode_mask(mask))
         cells = np.unique(_find_endangered(problem, c, taking_part))
         found.append(np.flatnonzero(np.isin(ranks, cells[cells >= 0])))
     return np.unique(np.concatenate(found))
@@ -191,7 +191,7 @@ def _find_endangered(problem: Problem, c: int, taking_part: Int64s) -> Int64s:
     """Return each class's cell number in a combination if it could become too small; −1 if it is safe, or lost."""
     (mask, _), needed = problem.combinations[c], problem.needed[c]
     sizes = problem.classes.sizes.astype(np.float64)
-    ranks, number = cell_ranks(problem.classes, positions(mask))
+    ranks, number = cell_ranks(problem.classes, decode_mask(mask))
     whole = np.bincount(ranks, sizes, number)
     moving = np.bincount(ranks[taking_part], sizes[taking_part], number)
     here = ((whole >= needed) & (whole - moving < needed))[ranks[taking_part]]
@@ -214,7 +214,7 @@ def _keep_cells(
     inside = np.flatnonzero(danger >= 0)
     if not inside.size:
         return
-    ranks, number = cell_ranks(problem.classes, positions(mask))
+    ranks, number = cell_ranks(problem.classes, decode_mask(mask))
     cells, of_row = np.unique(danger[inside], return_inverse=True)
     stays = builder.add_columns(0.0, np.ones(cells.size))
     keep = builder.add_rows(cells.size, -np.inf, np.bincount(ranks, problem.classes.sizes, number)[cells])
@@ -286,8 +286,8 @@ def _agreeing_records(problem: Problem, keys: int, able: Int64s) -> Floats:
     """Count, for each class, the records of able classes that agree with it in these keys, none of them blank."""
     if not keys:
         return np.full(problem.members.size, float(problem.members[able].sum()))
-    ranks, number = cell_ranks(problem.classes, positions(keys))
-    complete = problem.classes.complete(positions(keys))
+    ranks, number = cell_ranks(problem.classes, decode_mask(keys))
+    complete = problem.classes.complete(decode_mask(keys))
     able = able if complete is None else able[complete[able]]
     found: Floats = np.bincount(ranks[able], problem.members[able], number)[ranks].astype(np.float64)
     return found
@@ -297,7 +297,7 @@ class CellNames:
     """The names of one combination's cells, a blank being a value."""
 
     def __init__(self, problem: Problem, c: int) -> None:
-        self._keys = np.array(positions(problem.combinations[c][0]), np.int64)
+        self._keys = np.array(decode_mask(problem.combinations[c][0]), np.int64)
         word, blank = draw_words(problem.classes.columns, problem.classes.blanks)
         self._word, self._blank = np.ascontiguousarray(word[:, self._keys]), blank[self._keys]
         self._sizes = problem.classes.sizes

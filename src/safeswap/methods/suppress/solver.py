@@ -8,7 +8,7 @@ from time import monotonic
 import numpy as np
 import numpy.typing as npt
 
-from safeswap.arrays.combinations import cell_ranks, positions
+from safeswap.arrays.combinations import cell_ranks, decode_mask
 from safeswap.arrays.highs import Programme, Solved, solve
 from safeswap.arrays.types import Floats, Int64s
 from safeswap.methods.suppress.greedy import greedy, repair, too_many_to_sweep
@@ -242,7 +242,7 @@ def recruit(
     found, lacking = [], [np.empty(0, np.int64)]
     for mask in np.unique(masks):
         left = problem.combinations[0][0] & ~int(mask)
-        ranks, _ = cell_ranks(problem.classes, positions(left)) if left else (np.zeros(spare.size, np.uint32), 1)
+        ranks, _ = cell_ranks(problem.classes, decode_mask(left)) if left else (np.zeros(spare.size, np.uint32), 1)
         able = np.flatnonzero(spare >= 0)
         able = able[np.lexsort((able, -spare[able], ranks[able]))]
         for i in np.flatnonzero(masks == mask):

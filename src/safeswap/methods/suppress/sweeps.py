@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from safeswap.arrays.combinations import cell_codes, cell_sizes, positions
+from safeswap.arrays.combinations import cell_codes, cell_sizes, decode_mask
 from safeswap.arrays.compiled import njit
 from safeswap.arrays.sparse import scramble
 from safeswap.arrays.types import Flags, Floats, Int64s, UInt64s
@@ -224,7 +224,7 @@ def settle_by_published_keys(problem: Problem, *, end: float = inf) -> Blanking 
                 settling.settle(mask, blank)
     if settling.is_open.any():
         return None
-    for key in sorted(positions(problem.allowed), key=lambda key: -problem.costs[key]):
+    for key in sorted(decode_mask(problem.allowed), key=lambda key: -problem.costs[key]):
         if monotonic() < end:
             settling.give_back(key)
     blanked = settling.missing & settling.keys & ~settling.blank  # keys of no combination stay
@@ -270,6 +270,6 @@ class _Settling:
         sizes = np.where(counted, found.sizes, 0).astype(np.float64)
         if not keys:
             return np.full(sizes.size, inf)  # whoever publishes no key is in no combination
-        codes, possible = cell_codes(found, positions(keys))
+        codes, possible = cell_codes(found, decode_mask(keys))
         total: Floats = cell_sizes(codes, possible, sizes)[codes]
         return total

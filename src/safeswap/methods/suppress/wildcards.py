@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from safeswap.arrays.combinations import Classes, cell_codes, positions
+from safeswap.arrays.combinations import Classes, cell_codes, decode_mask
 from safeswap.arrays.highs import GrowingProgramme, Programme
 from safeswap.arrays.types import Floats, Int64s
 from safeswap.arrays.wildcards import matching_sizes
@@ -63,7 +63,7 @@ def unsafe_cells(problem: Problem) -> UnsafeCells:
     """Return the cells that must be covered."""
     found: list[tuple[Int64s, Int64s, Floats, Int64s]] = []
     for c, ((mask, _), needed) in enumerate(zip(problem.combinations, problem.needed, strict=True)):
-        keys = positions(mask)
+        keys = decode_mask(mask)
         sizes = matching_sizes(problem.classes, keys).astype(np.float64)
         some = np.flatnonzero((sizes < needed) & ((problem.blank & mask) == 0))
         codes, _ = cell_codes(problem.classes, keys)
@@ -178,7 +178,7 @@ class _Market:
         """Group the cells of a combination, and all classes, by their remaining values, as small numbers."""
         combination = self.problem.combinations[c][0]
         if (c, blank & combination) not in self._groups:
-            keys = np.array(positions(combination), np.int64)
+            keys = np.array(decode_mask(combination), np.int64)
             chosen = sum(1 << place for place, key in enumerate(keys.tolist()) if blank >> key & 1)
             names = group_names(self._word[:, keys], self._blank_word[keys], np.full(len(self._word), chosen))
             values, of_cell = np.unique(names[self.cells.classes[self._rows[c]]], return_inverse=True)
@@ -189,7 +189,7 @@ class _Market:
 
     def _own_cells(self, c: int) -> Int64s:
         """Return the row of each class's own cell in a combination, −1 where that is not priced."""
-        codes, _ = cell_codes(self.problem.classes, positions(self.problem.combinations[c][0]))
+        codes, _ = cell_codes(self.problem.classes, decode_mask(self.problem.combinations[c][0]))
         rows = self._rows[c]
         order = rows[np.argsort(codes[self.cells.classes[rows]])]
         sorted_codes = codes[self.cells.classes[order]]
@@ -202,7 +202,7 @@ class _Market:
         most = np.empty(self.cells.classes.size)
         units = self._units()[self.cells.classes]
         for c, rows in self._rows.items():
-            keys = list(positions(self.problem.combinations[c][0] & self.problem.allowed))
+            keys = list(decode_mask(self.problem.combinations[c][0] & self.problem.allowed))
             most[rows] = self.problem.costs[keys].min(initial=np.inf) / np.maximum(units[rows], self.shares[rows])
         return most
 
@@ -223,7 +223,7 @@ def blank_least_wildcards(problem: Problem, *, seconds: float, gap: float = 0.0,
     if not greedy_cost:
         return Answer(blanking=NOTHING, cost=0.0, bound=0.0, greedy_cost=0.0)
     unit = 1.0 if (problem.costs == np.round(problem.costs)).all() else 0.0
-    found = float(problem.costs[list(positions(problem.allowed))].min())  # at least one value must be blanked
+    found = float(problem.costs[list(decode_mask(problem.allowed))].min())  # at least one value must be blanked
     asked = problem.members.size * problem.candidates.size * len(problem.combinations)
     if exact or asked <= _QUICKLY_PRICED:
         found = max(found, cover_bound(problem, seconds=0.5 * seconds, enough=(1 - gap) * greedy_cost - unit + 1e-6))
@@ -283,7 +283,7 @@ def _best_step(problem: Problem, blanking: Blanking) -> tuple[int, int] | None:
     found, source, masks = apply_blanking(problem, blanking)
     unsafe: list[tuple[int, Int64s, Floats]] = []
     for c, (mask, _) in enumerate(problem.combinations):
-        sizes = matching_sizes(found, positions(mask)).astype(np.float64)
+        sizes = matching_sizes(found, decode_mask(mask)).astype(np.float64)
         small = np.flatnonzero(sizes < problem.needed[c])
         if small.size:
             small = small[:: -(-small.size // _MOST_CELLS)]  # an even sample shows which blanks are widest
@@ -331,7 +331,7 @@ def _count_covered(
     found: Classes,
 ) -> Floats:
     """Count, for each record that could blank these keys, the unsafe records it would match; itself at most once."""
-    keys = np.array(positions(combination), np.int64)
+    keys = np.array(decode_mask(combination), np.int64)
     chosen = sum(1 << place for place, key in enumerate(keys.tolist()) if mask >> key & 1)
     both = np.concatenate([who, small])
     names = group_names(word[both][:, keys], blank_word[keys], np.full(both.size, chosen))
@@ -361,7 +361,7 @@ def _prune(problem: Problem, blanking: Blanking, end: float) -> Blanking:
         return blanking
     classes, masks = (np.repeat(part, blanking.numbers).tolist() for part in (blanking.classes, blanking.masks))
     chosen: list[tuple[int, int]] = list(zip(classes, masks, strict=True))
-    keys = sorted(positions(problem.allowed), key=lambda key: -problem.costs[key])
+    keys = sorted(decode_mask(problem.allowed), key=lambda key: -problem.costs[key])
     for i in range(len(chosen)):
         for key in keys:
             if chosen[i][1] >> key & 1 and monotonic() < end:
@@ -420,7 +420,7 @@ def _matching(problem: Problem, classes: Int64s, masks: Int64s, combination: int
     """Return, by pairs of types, what a record of the second adds to the matches of one of the first."""
     agree = np.ones((classes.size, classes.size), np.bool_)
     blank = masks | problem.blank[classes]
-    for key in positions(combination):
+    for key in decode_mask(combination):
         codes, free = problem.classes.columns[key][classes], (blank >> key & 1).astype(np.bool_)
         agree &= (codes[:, None] == codes[None, :]) | free[:, None] | free[None, :]
     return agree * problem.unit[classes][None, :]

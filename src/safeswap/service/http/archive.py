@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from safeswap.files.manifest import damaged
+from safeswap.files.manifest import damaged_error
 
 _PIECE = 1 << 20
 _NO_TIME = (1980, 1, 1, 0, 0, 0)  # same files, same bytes
@@ -59,5 +59,5 @@ def stream_zip(folder: Path, sums: Mapping[str, str], *, root: str = "") -> Iter
                     target.write(piece)
                     yield buffer.take()
             if digest.hexdigest() != wanted:
-                raise damaged("it is not what was released", file=name)
+                raise damaged_error("it is not what was released", file=name)
     yield buffer.take()

@@ -23,7 +23,7 @@ def name_from(request: Request, settings: Settings) -> str | None:
     return request.headers.get(trusted.header, "").strip() or None
 
 
-def agrees(request: Request, settings: Settings, name: str) -> bool:
+def is_same_user(request: Request, settings: Settings, name: str) -> bool:
     """Return True unless the proxy names another user than the session's."""
     from safeswap.service.people.accounts import normalise_name
 

@@ -37,7 +37,7 @@ class Wire(Strict):
     """Base of API models: frozen, and unknown fields are refused."""
 
 
-def moment(seconds: float | None) -> datetime | None:
+def to_datetime(seconds: float | None) -> datetime | None:
     """Convert a database time to a UTC datetime.
 
     >>> moment(0.0).isoformat()

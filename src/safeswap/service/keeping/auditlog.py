@@ -106,7 +106,7 @@ def verify(database: Database, *, anchors: Iterable[Anchor] = ()) -> Verdict:
     return Verdict(entries=count, ok=True, end=last)
 
 
-def key_from(master_key: bytes) -> bytes:
+def derive_key(master_key: bytes) -> bytes:
     """Derive the key of the log's hashes."""
     return hmac.digest(master_key, b"safeswap audit log", hashlib.sha256)
 
@@ -116,7 +116,7 @@ def key_of(connection: Connection) -> bytes | None:
     return connection.get_execution_options().get(LOG_KEY)
 
 
-def keep_anchor(database: Database, path: Path, *, unkeyed: bool = False) -> None:
+def append_anchor(database: Database, path: Path, *, unkeyed: bool = False) -> None:
     """Append the current anchor to an append-only file; done at every start of a service.
 
     ``unkeyed`` seals, with the key, that entries up to here were written by a version without keyed hashes.
@@ -128,7 +128,7 @@ def keep_anchor(database: Database, path: Path, *, unkeyed: bool = False) -> Non
         os.fsync(file.fileno())
 
 
-def kept_anchors(path: Path) -> list[Anchor]:
+def read_anchors(path: Path) -> list[Anchor]:
     """Return the stored anchors; a line truncated by a crash is skipped."""
     if not path.exists():
         return []

@@ -81,7 +81,7 @@ class Database:
 def open_database(address: str, *, log_key: bytes | None = None) -> Database:
     """Open the database at an SQLAlchemy URL; :func:`safeswap.service.keeping.migrate.upgrade` creates the tables.
 
-    ``log_key`` is the key of the audit log (:func:`safeswap.service.keeping.auditlog.key_from`).
+    ``log_key`` is the key of the audit log (:func:`safeswap.service.keeping.auditlog.derive_key`).
     """
     if address.startswith("sqlite:///"):
         _restrict_permissions(Path(address.removeprefix("sqlite:///")))

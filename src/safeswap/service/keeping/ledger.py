@@ -166,7 +166,7 @@ def find_comparable(connection: Connection, project_id: str) -> list[dict[str, s
     ]
 
 
-def enter(connection: Connection, number: int, row: Row[Any], *, by: str, content: bytes, reason: str) -> None:
+def insert_entry(connection: Connection, number: int, row: Row[Any], *, by: str, content: bytes, reason: str) -> None:
     """Insert an entry at a number; the primary key refuses a number taken concurrently."""
     entry = {"number": number, "release_id": row.id, "project_id": row.project_id, "content": content}
     entry |= {"data_version": row.checks["data_version"], "manifest_hash": row.manifest_hash}
@@ -181,7 +181,7 @@ def memberships(connection: Connection, user_id: str) -> frozenset[str]:
     return frozenset(connection.execute(mine).scalars())
 
 
-def alarms(row: Row[Any]) -> list[dict[str, Any]]:
+def list_alarms(row: Row[Any]) -> list[dict[str, Any]]:
     """Return the earlier releases with at least the alarm share of the records."""
     return [each for each in row.differencing or () if each["alarm"]]
 
@@ -199,7 +199,7 @@ def sentence(caller: Caller, mine: Collection[str], row: Row[Any]) -> str:
         return FOR_OFFICERS
     if row.state == "preparing":
         return ""
-    raised, seen = alarms(row), visible_findings(caller, mine, row)
+    raised, seen = list_alarms(row), visible_findings(caller, mine, row)
     if not raised:
         return CLEAR
     if any(each not in seen for each in raised):

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import case, exists, select, update
 
 from safeswap.errors import OutputError, SpecError
-from safeswap.model.text import several
+from safeswap.model.text import plural
 from safeswap.service.keeping.database import now
 from safeswap.service.keeping.erase import erase
 from safeswap.service.keeping.tables import jobs, projects, releases, results
@@ -109,7 +109,7 @@ class Store:
         used, quota = self.used(project_id), self._limits.project_bytes
         if used + wanted > quota:
             raise OutputError(
-                f"the project would take {several(used + wanted, 'byte')}; it may take {quota:,}",
+                f"the project would take {plural(used + wanted, 'byte')}; it may take {quota:,}",
                 code="over-quota",
                 hint="delete results that are no longer needed, or ask the administrator for more",
                 found=used + wanted,
@@ -149,7 +149,7 @@ class Store:
         Running jobs are left alone, so workers may be busy meanwhile; a project's row is created before its folder.
         """
 
-        return sum(erase(path) for path in leftovers(self.root, database))
+        return sum(erase(path) for path in find_leftovers(self.root, database))
 
     def _folder(self, *parts: str) -> Path:
         folder = self.root
@@ -172,7 +172,7 @@ def _check_name(name: str) -> str:
     return name
 
 
-def orphans(folder: Path, known: Collection[str]) -> list[Path]:
+def find_orphans(folder: Path, known: Collection[str]) -> list[Path]:
     """Return the entries of a folder that are not among the known names."""
     return [path for path in folder.iterdir() if path.name not in known] if folder.is_dir() else []
 
@@ -197,17 +197,17 @@ def attempt_name(job_id: str, fence: int) -> str:
     return f"{job_id}-{int(fence)}"
 
 
-def leftovers(root: Path, database: Database) -> list[Path]:
+def find_leftovers(root: Path, database: Database) -> list[Path]:
     """Return the folders and files that no row refers to and no running job is writing.
 
     Folders are listed before rows are read, so that new ones are not taken for leftovers.
     """
-    scratch = orphans(root / "scratch", ())
-    folders = orphans(root / "projects", ())
-    made = [path for folder in folders for path in orphans(folder / "results", ())]
-    begun = [path for folder in folders for path in orphans(folder / "data" / "0", ())]
-    sent = [path for folder in folders for path in orphans(folder / "uploads", ()) if _is_old(path)]
-    released = [path for folder in folders for path in orphans(folder / "releases", ())]
+    scratch = find_orphans(root / "scratch", ())
+    folders = find_orphans(root / "projects", ())
+    made = [path for folder in folders for path in find_orphans(folder / "results", ())]
+    begun = [path for folder in folders for path in find_orphans(folder / "data" / "0", ())]
+    sent = [path for folder in folders for path in find_orphans(folder / "uploads", ()) if _is_old(path)]
+    released = [path for folder in folders for path in find_orphans(folder / "releases", ())]
     with database.read() as connection:
         query = select(jobs.c.id, jobs.c.fence, jobs.c.payload).where(jobs.c.state.in_(["queued", "running"]))
         alive = connection.execute(query).all()
@@ -251,7 +251,7 @@ def _is_old(path: Path) -> bool:
 def _old_attempts(scratch: list[Path], fences: dict[str, int]) -> list[Path]:
     """Return the temporary files of earlier attempts at unfinished jobs."""
     alive = [path for path in scratch if path.name in fences and path.is_dir()]
-    return [old for path in alive for old in orphans(path, {"checkpoint", str(fences[path.name])})]
+    return [old for path in alive for old in find_orphans(path, {"checkpoint", str(fences[path.name])})]
 
 
 # Users may write into the folders from which data files are taken, so a path component can become a symbolic link

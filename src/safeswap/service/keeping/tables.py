@@ -31,7 +31,7 @@ from sqlalchemy import (
 _LONG = frozenset({"cells", "combinations"})
 
 
-def brief(summary: dict[str, Any]) -> dict[str, Any]:
+def shorten_summary(summary: dict[str, Any]) -> dict[str, Any]:
     """Return a summary for lists, without the tables behind the figures.
 
     >>> brief({"made": 3, "scores": [{"measure": "n_rule", "value": 0.1, "detail": [1, 2]}], "cells": [[]]})
@@ -60,7 +60,7 @@ _HASH = String(64)
 
 
 def _brief(context: Any) -> dict[str, Any]:
-    return brief(context.get_current_parameters()["summary"])
+    return shorten_summary(context.get_current_parameters()["summary"])
 
 
 users = Table(

@@ -57,7 +57,7 @@ def _identify_by_token(service: Service, secret: str) -> Caller | None:
 
 def _identify_by_session(request: Request, service: Service, secret: str) -> Caller | None:
     row = sessions.find(service.database, service.settings, secret)
-    if row is None or not proxy.agrees(request, service.settings, row.name):
+    if row is None or not proxy.is_same_user(request, service.settings, row.name):
         return None
     if request.method not in SAFE_METHODS:
         check_origin(request)

@@ -140,7 +140,9 @@ PREFIX = "ssw_"
 _USED_EVERY = 60.0
 
 
-def make(connection: Connection, *, user_id: str, name: str, scopes: Sequence[str], days: float) -> tuple[str, str]:
+def make_token(
+    connection: Connection, *, user_id: str, name: str, scopes: Sequence[str], days: float
+) -> tuple[str, str]:
     """Create an API token; return its id and its secret, which is not stored."""
     secret, token_id, at = PREFIX + secrets.token_urlsafe(32), new_id(), now()
     connection.execute(
@@ -188,7 +190,7 @@ def find_token(database: Database, secret: str) -> Row[Any] | None:
     return row
 
 
-def revoke(connection: Connection, *, token_id: str, user_id: str) -> bool:
+def revoke_token(connection: Connection, *, token_id: str, user_id: str) -> bool:
     """Revoke a token of a user; False if there was none."""
     found = connection.execute(
         update(tokens)

@@ -32,7 +32,14 @@ from safeswap.service.routes.jobs import (
     submit,
 )
 from safeswap.service.state import service_of
-from safeswap.service.work.questions import QuestionSlot, data_as, data_of, refuse_long, tables_of, work_of
+from safeswap.service.work.questions import (
+    QuestionSlot,
+    estimate_work,
+    load_data,
+    load_data_version,
+    refuse_long,
+    tables_of,
+)
 from safeswap.service.work.rare import Noise, check_tolerance, perturb_advice, perturb_risky, rare_texts
 from safeswap.service.work.tasks import Context, Task, plain_data
 
@@ -126,9 +133,9 @@ def find_risky(request: Request, access: Reader, body: RiskyRequest, _: Question
     check_tolerance(body.combinations, access.row.tolerance)
     steps = access.recipe or []
     # Counted once for the file and once after each step.
-    tables = tables_of(body.combinations) * (1 + len(steps)) + work_of(steps)
+    tables = tables_of(body.combinations) * (1 + len(steps)) + estimate_work(steps)
     _refuse_long(request, access, tables=tables, hint="POST /projects/{project_id}/risky-lists counts them as a job")
-    plain = data_as(request, access, version=access.row.data_version, recipe=None)
+    plain = load_data_version(request, access, version=access.row.data_version, recipe=None)
     key = service_of(request).vault.project_key(access.id)
     session = ArgusSession.start(plain, body.combinations, recipe=steps, key=key)
     noise = Noise(key=key, tolerance=access.row.tolerance)
@@ -164,7 +171,7 @@ def set_recipe(
     recipe: Recipe = as_recipe(list(body.steps))
     if len(recipe):
         access.require_data()
-        data_as(request, access, version=access.row.data_version, recipe=recipe.as_dicts())
+        load_data_version(request, access, version=access.row.data_version, recipe=recipe.as_dicts())
     return _store(request, response, access, history_of(access.row.recipe).do(recipe), "recipe.set")
 
 
@@ -188,7 +195,7 @@ def give_advice(request: Request, access: Reader, body: AdviceRequest, _: Questi
     access.require_data()
     check_tolerance(body.combinations, access.row.tolerance)
     _refuse_long(request, access, tables=_RECODES * tables_of(body.combinations))
-    data = data_of(request, access)
+    data = load_data(request, access)
     noise = Noise(key=service_of(request).vault.project_key(access.id), tolerance=access.row.tolerance)
     before = perturb_risky(workflow.risky(data, body.combinations), noise).unsafe
     found = perturb_advice(advice(data, body.combinations), before, body.combinations, noise)

@@ -18,7 +18,7 @@ from sqlalchemy import select, update
 from safeswap import workflow
 from safeswap.errors import InputError, InternalError, OutputError
 from safeswap.model.schema import Attribute, Schema
-from safeswap.model.text import several
+from safeswap.model.text import plural
 from safeswap.service.http.etags import require_match, set_etag
 from safeswap.service.http.problems import Conflict, Forbidden, NotFound, TooLarge, Unprocessable
 from safeswap.service.http.wire import AttributeName, Wire, example, plain_text
@@ -29,7 +29,7 @@ from safeswap.service.keeping.tables import projects
 from safeswap.service.people.roles import ProjectAccess, Reader, Worker
 from safeswap.service.routes.jobs import Job, submit
 from safeswap.service.state import Service, service_of
-from safeswap.service.work.rare import Noise, perturb_cells, with_rare_levels
+from safeswap.service.work.rare import Noise, perturb_cells, restore_rare_levels
 from safeswap.service.work.tasks import DATA, SCHEMA, Context, Task, read_schema
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ def _begin_reading(service: Service, access: ProjectAccess) -> None:
             raise Conflict("a file of this project is being read", code="busy", hint="wait for its job, or cancel it")
 
 
-def _abandon(service: Service, access: ProjectAccess, stored: Path) -> None:
+def _discard_upload(service: Service, access: ProjectAccess, stored: Path) -> None:
     """Erase an incomplete upload and reset the project's state."""
     erase(stored)
     state = "ready" if access.row.data_version else "empty"
@@ -216,7 +216,7 @@ async def receive_upload(request: Request, service: Service, access: ProjectAcce
     try:
         await _write_upload(request, service, access, stored)
     except BaseException as error:
-        await run_in_threadpool(_abandon, service, access, stored)
+        await run_in_threadpool(_discard_upload, service, access, stored)
         if not isinstance(error, OSError) or error.errno not in _FULL:
             raise
         raise OutputError(
@@ -308,7 +308,7 @@ def _read_data(context: Context, payload: Mapping[str, Any]) -> Microdata:
     if "from_version" in payload:
         plain = context.data(int(payload["from_version"]))
         changed = Schema.model_validate(payload["schema"])
-        return workflow.read(plain.table, schema=with_rare_levels(changed, plain, int(context.project["tolerance"])))
+        return workflow.read(plain.table, schema=restore_rare_levels(changed, plain, int(context.project["tolerance"])))
     # Read under its original name, so that errors mention that name.
     link = context.scratch / safe_name(str(payload.get("name") or "data"))
     link.symlink_to(_find_source(context, payload))
@@ -329,7 +329,7 @@ def _find_source(context: Context, payload: Mapping[str, Any]) -> Path:
     size, limit = source.stat().st_size, context.settings.limits.upload_bytes
     if size > limit:
         raise InputError(
-            f"the file has {several(size, 'byte')}; at most {limit:,} are allowed",
+            f"the file has {plural(size, 'byte')}; at most {limit:,} are allowed",
             code="too-large",
             hint="ask the administrator to raise the limit",
             found=size,

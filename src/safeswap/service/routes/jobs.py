@@ -17,7 +17,7 @@ from sqlalchemy import Column, Connection, Row, select, update
 from safeswap.service.http.headers import REPORT_POLICY
 from safeswap.service.http.paging import Page, Paged, Paging, check_cursor, page_of, write_cursor
 from safeswap.service.http.problems import NotFound, Problem, problem_of
-from safeswap.service.http.wire import Wire, example, moment
+from safeswap.service.http.wire import Wire, example, to_datetime
 from safeswap.service.keeping import auditlog
 from safeswap.service.keeping.database import now
 from safeswap.service.keeping.tables import jobs, projects, results, users
@@ -25,7 +25,7 @@ from safeswap.service.people.callers import Caller
 from safeswap.service.people.roles import ProjectAccess, Reader, allow, project_access
 from safeswap.service.state import service_of
 from safeswap.service.work.jobs import JobRow
-from safeswap.service.work.process import error_of
+from safeswap.service.work.process import to_error
 
 REPORT = "report.html"
 LATEST = "latest"
@@ -214,10 +214,10 @@ def job_of(row: JobRow) -> Job:
         attempts=row["attempts"],
         cancel_requested=row["cancel_requested"],
         result=ResultReference(kind=made["kind"], id=made["id"]) if "id" in made else None,
-        error=problem_of(error_of(row["error"])) if row["error"] else None,
-        created_at=moment(row["created_at"]),
-        started_at=moment(row["started_at"]),
-        finished_at=moment(row["finished_at"]),
+        error=problem_of(to_error(row["error"])) if row["error"] else None,
+        created_at=to_datetime(row["created_at"]),
+        started_at=to_datetime(row["started_at"]),
+        finished_at=to_datetime(row["finished_at"]),
     )
 
 
@@ -289,7 +289,7 @@ def _answer(row: Row[Any], summary: dict[str, Any]) -> ResultAnswer:
         spec=row.spec,
         summary=summary,
         created_by=row.creator,
-        created_at=moment(row.created_at),
+        created_at=to_datetime(row.created_at),
     )
 
 

@@ -12,7 +12,7 @@ from pydantic import ConfigDict, Field
 from sqlalchemy import Row, select
 
 from safeswap.service.http.paging import Page, Paged, page_of
-from safeswap.service.http.wire import Wire, example, moment
+from safeswap.service.http.wire import Wire, example, to_datetime
 from safeswap.service.keeping import auditlog
 from safeswap.service.keeping.auditlog import Anchor
 from safeswap.service.keeping.tables import audit_log
@@ -127,7 +127,7 @@ def log_text(service: Service, project_id: str) -> str:
 def _entry(row: Row[Any]) -> LogEntry:
     note = json.loads(row.detail).get("text", "") if row.action == NOTE else ""
     return LogEntry(
-        number=row.number, at=moment(row.at), actor=row.actor, action=row.action, subject=row.subject, note=note
+        number=row.number, at=to_datetime(row.at), actor=row.actor, action=row.action, subject=row.subject, note=note
     )
 
 
@@ -156,7 +156,7 @@ def verify_log(
 ) -> VerdictAnswer:
     """Verify the audit log, and that it reaches an anchor kept elsewhere."""
     service = service_of(request)
-    anchors = auditlog.kept_anchors(service.store.root / auditlog.ANCHORS)
+    anchors = auditlog.read_anchors(service.store.root / auditlog.ANCHORS)
     if number and anchor_hash:
         anchors.append(Anchor(number=number, hash=anchor_hash))
     found = auditlog.check(service.database, anchors=anchors)
@@ -186,7 +186,7 @@ def _entry_answer_without_note(row: Row[Any]) -> EntryAnswer:
 def _entry_answer(row: Row[Any]) -> EntryAnswer:
     return EntryAnswer(
         number=row.number,
-        at=moment(row.at),
+        at=to_datetime(row.at),
         actor=row.actor,
         action=row.action,
         project_id=row.project_id,

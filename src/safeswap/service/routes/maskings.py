@@ -23,7 +23,7 @@ from safeswap.service.routes.jobs import (
     submit,
 )
 from safeswap.service.state import service_of
-from safeswap.service.work.questions import QuestionSlot, data_as, data_of
+from safeswap.service.work.questions import QuestionSlot, load_data, load_data_version
 from safeswap.service.work.rare import BeforeAfterAnswer, before_after
 from safeswap.service.work.tasks import Context, Task, masked_data, request_of
 
@@ -125,7 +125,7 @@ class AssessmentRequest(Wire):
 @router.post("/projects/{project_id}/plan")
 def plan(request: Request, access: Reader, body: PlanRequest, _: QuestionSlot) -> PlanAnswer:
     """Plan a specification: what it would do and whether it is feasible, from counts alone. Nothing is changed."""
-    found = workflow.plan(data_of(request, access), body.spec)
+    found = workflow.plan(load_data(request, access), body.spec)
     return PlanAnswer(method=found.method, **found.as_dict())
 
 
@@ -188,7 +188,7 @@ def table_of(
     request: Request, access: ProjectAccess, row: Any, spec: Any, *, replicate: int, attributes: list[str]
 ) -> BeforeAfterAnswer:
     """Return a before-and-after table; masks again, since masked records are not stored."""
-    data = data_as(request, access, version=row.data_version, recipe=row.spec.get("recipe"))
+    data = load_data_version(request, access, version=row.data_version, recipe=row.spec.get("recipe"))
     if len(data) > MOST_RECORDS_AT_ONCE:
         raise Conflict("the file is too large to be masked while you wait", code="too-large", hint=_REPORT)
     key = service_of(request).vault.project_key(access.id)

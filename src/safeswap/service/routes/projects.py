@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Row, delete, func, insert, select, update
 from safeswap.service.http.etags import require_match, set_etag, version_conflict
 from safeswap.service.http.paging import Page, Paged, page_of
 from safeswap.service.http.problems import Conflict, Forbidden, NotFound
-from safeswap.service.http.wire import Name, Wire, example, moment
+from safeswap.service.http.wire import Name, Wire, example, to_datetime
 from safeswap.service.keeping import auditlog
 from safeswap.service.keeping.database import new_id, now
 from safeswap.service.keeping.tables import jobs, members, projects, users
@@ -187,7 +187,7 @@ def _find_user(connection: Connection, name: str) -> Row[Any]:
 
 
 def _member_answer(row: Row[Any]) -> MemberAnswer:
-    return MemberAnswer(name=row.name, display_name=row.display_name, role=row.role, added_at=moment(row.added_at))
+    return MemberAnswer(name=row.name, display_name=row.display_name, role=row.role, added_at=to_datetime(row.added_at))
 
 
 def _overview_answer(row: Row[Any]) -> OverviewAnswer:
@@ -196,8 +196,8 @@ def _overview_answer(row: Row[Any]) -> OverviewAnswer:
         name=row.name,
         state=row.state,
         created_by=row.owner,
-        created_at=moment(row.created_at),
-        used_at=moment(row.used_at),
+        created_at=to_datetime(row.created_at),
+        used_at=to_datetime(row.used_at),
         members=row._mapping["count"],
     )
 
@@ -319,6 +319,6 @@ def _answer(row: Row[Any], caller: Caller) -> ProjectAnswer:
         data_version=row.data_version,
         records=row.records if sees_data else 0,
         created_by=row.creator,
-        created_at=moment(row.created_at),
+        created_at=to_datetime(row.created_at),
         version=row.version,
     )

@@ -12,7 +12,7 @@ from pydantic import ConfigDict, Field
 
 from safeswap import workflow
 from safeswap.model.microdata import Microdata
-from safeswap.model.text import several
+from safeswap.model.text import plural
 from safeswap.service.http.problems import Unprocessable
 from safeswap.service.http.wire import Wire, example
 from safeswap.service.people.roles import Officer, ProjectAccess, Reader, Worker
@@ -25,7 +25,7 @@ from safeswap.service.routes.jobs import (
     submit,
 )
 from safeswap.service.state import service_of
-from safeswap.service.work.questions import QuestionSlot, can_answer, data_of, refuse_long
+from safeswap.service.work.questions import QuestionSlot, can_answer, load_data, refuse_long
 from safeswap.service.work.rare import Noise, perturb_check, rare_texts
 from safeswap.service.work.tasks import Context, Task, prepared_data
 
@@ -69,7 +69,7 @@ class CheckAnswer(Wire):
 @router.post("/projects/{project_id}/table-checks")
 def check_tables(request: Request, access: Reader, body: TablesRequest, _: QuestionSlot) -> CheckAnswer:
     """Count the cells below the tolerance, and how many can be derived from the published figures: noisy totals."""
-    data = data_of(request, access)
+    data = load_data(request, access)
     refuse_long(service_of(request).settings.limits, records=len(data), tables=len(body.tables))
     _refuse_large(data, body)
     found = workflow.check_tables(data, [list(names) for names in body.tables], _check_tolerance(access, body))
@@ -84,7 +84,7 @@ def ask_for_safe_tables(
     """Find the nearest tables in which every cell is 0 or large enough and the kept margins are exact."""
     access.require_data()
     if can_answer(service_of(request).settings.limits, access, access.recipe):
-        data = data_of(request, access)
+        data = load_data(request, access)
         for name in {name for names in (*body.tables, *(body.keep or ())) for name in names}:
             data.schema[name]  # refuse unknown attributes before submitting a job
     payload = {**body.model_dump(mode="json"), "tolerance": _check_tolerance(access, body), "recipe": access.recipe}
@@ -109,7 +109,7 @@ def _refuse_large(data: Microdata, body: TablesRequest) -> None:
     cells = sum(math.prod(data.coded(name).cardinality for name in names) for names in body.tables)
     if cells > MOST_CELLS_AT_ONCE:
         raise Unprocessable(
-            f"the tables have {several(cells, 'cell')}, at most {MOST_CELLS_AT_ONCE:,} are checked while you wait",
+            f"the tables have {plural(cells, 'cell')}, at most {MOST_CELLS_AT_ONCE:,} are checked while you wait",
             code="too-large",
             hint="check fewer tables, or tables of fewer attributes, at once",
             cells=cells,

@@ -11,7 +11,7 @@ from sqlalchemy import Row
 
 from safeswap.service.http import proxy
 from safeswap.service.http.problems import NotFound, NotLoggedIn, Unprocessable
-from safeswap.service.http.wire import Wire, example, moment
+from safeswap.service.http.wire import Wire, example, to_datetime
 from safeswap.service.keeping import auditlog
 from safeswap.service.people import accounts, oidc, sessions
 from safeswap.service.people.callers import Caller, check_origin
@@ -92,7 +92,7 @@ def log_in(_: Everyone, request: Request, response: Response, body: LogIn) -> Se
     check_origin(request)
     service = service_of(request)
     user = _authenticate(service, request, body)
-    session = enter(service, request, response, user)
+    session = open_session(service, request, response, user)
     if body.name:
         sessions.set_device_cookie(response, service.settings, accounts.new_device(service, user.name))
     return session
@@ -134,11 +134,11 @@ def start(_: Everyone, request: Request, token: Annotated[str, Query(max_length=
     """Open the workbench in single-user mode: exchange the start token for a session."""
     service = service_of(request)
     response = Response(status_code=303, headers={"Location": "/"})
-    enter(service, request, response, _redeem_start_token(service, token))
+    open_session(service, request, response, _redeem_start_token(service, token))
     return response
 
 
-def enter(service: Service, request: Request, response: Response, user: Row[Any]) -> Session:
+def open_session(service: Service, request: Request, response: Response, user: Row[Any]) -> Session:
     """Open a session for an authenticated user."""
     with service.database.write() as connection:
         new = sessions.open_session(
@@ -147,7 +147,7 @@ def enter(service: Service, request: Request, response: Response, user: Row[Any]
         detail = {"single_user": True} if service.settings.single_user else {}
         auditlog.record(connection, actor=user.name, action="log-in", subject=user.id, detail=detail)
     sessions.set_cookie(response, service.settings, new)
-    return _session_of(user, service.settings, csrf_token=new.csrf_token, expires_at=moment(new.expires_at))
+    return _session_of(user, service.settings, csrf_token=new.csrf_token, expires_at=to_datetime(new.expires_at))
 
 
 def _authenticate(service: Service, request: Request, body: LogIn) -> Row[Any]:
@@ -229,7 +229,7 @@ def come_back(
         raise NotLoggedIn("the provider did not let her in", code="provider")
     name = provider.complete(pending, code=code, state=state)
     response = Response(_HOME, media_type="text/html")
-    enter(service, request, response, find_account(service, name))
+    open_session(service, request, response, find_account(service, name))
     response.delete_cookie(oidc.COOKIE, path="/api/v1/session/provider")
     return response
 

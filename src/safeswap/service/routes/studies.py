@@ -15,7 +15,7 @@ from safeswap import workflow
 from safeswap.charts.payload import Room, map_payload
 from safeswap.errors import InfeasibleError
 from safeswap.model.study import StudySpec
-from safeswap.model.text import several
+from safeswap.model.text import plural
 from safeswap.service.http.paging import Page, Paged, write_cursor
 from safeswap.service.http.problems import NotFound, Unprocessable
 from safeswap.service.http.wire import Wire, example
@@ -33,7 +33,7 @@ from safeswap.service.routes.jobs import (
 )
 from safeswap.service.routes.maskings import TableAttributes, table_of
 from safeswap.service.state import service_of
-from safeswap.service.work.questions import QuestionSlot, can_answer, data_of
+from safeswap.service.work.questions import QuestionSlot, can_answer, load_data
 from safeswap.service.work.rare import BeforeAfterAnswer
 from safeswap.service.work.tasks import Context, Task, prepared_data, read_schema
 
@@ -245,7 +245,7 @@ def _count_candidates(request: Request, access: ProjectAccess, spec: StudySpec) 
     service = service_of(request)
     access.require_data()
     if can_answer(service.settings.limits, access, access.recipe):
-        return count_candidates(data_of(request, access), spec)
+        return count_candidates(load_data(request, access), spec)
     # Too large for the server: an invalid study is refused by the job.
     schema = read_schema(service.store, access.id, access.row.data_version)
     return spec.number_of_candidates(spec.attributes or schema.categorical)
@@ -319,7 +319,7 @@ def run_study(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
     spec = StudySpec(**payload["spec"])
 
     def report(finished: int, total: int) -> None:
-        context.progress(0.05 + 0.85 * finished / max(total, 1), f"{finished:,} of {several(total, 'candidate')}")
+        context.progress(0.05 + 0.85 * finished / max(total, 1), f"{finished:,} of {plural(total, 'candidate')}")
 
     found = workflow.study(data, spec, key=context.key(), progress=report, checkpoint=context.checkpoint)
     context.progress(0.92, "choosing, and writing the report")

@@ -13,7 +13,7 @@ from safeswap.service.http import proxy
 from safeswap.service.http.etags import require_match, set_etag, version_conflict
 from safeswap.service.http.paging import Page, Paged, page_of
 from safeswap.service.http.problems import Conflict, Forbidden, NotFound
-from safeswap.service.http.wire import Name, Text, Wire, example, moment
+from safeswap.service.http.wire import Name, Text, Wire, example, to_datetime
 from safeswap.service.keeping import auditlog, tables
 from safeswap.service.keeping.tables import users
 from safeswap.service.people import accounts, sessions
@@ -143,7 +143,7 @@ def list_tokens(request: Request, user: Self, paging: Paged) -> Page[TokenAnswer
 def make_token(request: Request, user: Self, body: TokenRequest) -> TokenAnswer:
     """Create an API token. Its secret is shown only in this response."""
     with service_of(request).database.write() as connection:
-        token_id, secret = sessions.make(
+        token_id, secret = sessions.make_token(
             connection, user_id=user.id, name=body.name, scopes=body.scopes, days=body.days
         )
         auditlog.record(connection, user.name, "token.make", "", token_id, {"scopes": list(body.scopes)})
@@ -155,7 +155,7 @@ def make_token(request: Request, user: Self, body: TokenRequest) -> TokenAnswer:
 def revoke_token(request: Request, user: Self, token_id: Annotated[str, Path(max_length=64)]) -> None:
     """Revoke one of your API tokens."""
     with service_of(request).database.write() as connection:
-        if not sessions.revoke(connection, token_id=token_id, user_id=user.id):
+        if not sessions.revoke_token(connection, token_id=token_id, user_id=user.id):
             raise NotFound("there is no such token", hint="see GET /tokens")
         auditlog.record(connection, user.name, "token.revoke", "", token_id)
 
@@ -165,9 +165,9 @@ def _token_answer(row: Row[Any]) -> TokenAnswer:
         id=row.id,
         name=row.name,
         scopes=tuple(row.scopes),
-        created_at=moment(row.created_at),
-        expires_at=moment(row.expires_at),
-        last_used_at=moment(row.last_used_at),
+        created_at=to_datetime(row.created_at),
+        expires_at=to_datetime(row.expires_at),
+        last_used_at=to_datetime(row.last_used_at),
         revoked=row.revoked_at is not None,
     )
 
@@ -298,6 +298,6 @@ def _user_answer(row: Row[Any]) -> UserAnswer:
         role=row.role,
         active=row.active,
         has_password=row.password_hash is not None,
-        created_at=moment(row.created_at),
+        created_at=to_datetime(row.created_at),
         version=row.version,
     )

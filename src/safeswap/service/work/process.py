@@ -155,7 +155,7 @@ def _environment() -> dict[str, str]:
     return {"MALLOC_ARENA_MAX": "4", **known}
 
 
-def error_of(reported: Mapping[str, Any]) -> SafeswapError:
+def to_error(reported: Mapping[str, Any]) -> SafeswapError:
     """Convert an error reported by a process to a safeswap error.
 
     >>> reported = {"error": "InputError", "code": "bad-line", "message": "line 3", "hint": "", "fields": {"line": 3}}
@@ -168,7 +168,7 @@ def error_of(reported: Mapping[str, Any]) -> SafeswapError:
     return kinds.get(clean["error"], InternalError)(clean["message"], code=clean["code"], hint=clean["hint"], **fields)
 
 
-def reason_of(code: int) -> tuple[SafeswapError, bool]:
+def explain_exit(code: int) -> tuple[SafeswapError, bool]:
     """Return why a process ended without a result, from its exit code, and whether a retry may help.
 
     >>> reason_of(-signal.SIGXCPU)[0].code, reason_of(-signal.SIGKILL)[1]

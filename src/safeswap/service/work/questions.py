@@ -63,7 +63,7 @@ def refuse_long(limits: Limits, *, records: int, tables: float, hint: str = "") 
     )
 
 
-def work_of(steps: Iterable[Mapping[str, Any]]) -> float:
+def estimate_work(steps: Iterable[Mapping[str, Any]]) -> float:
     """Return the cost of a recipe in tables to count; a recode reads one column.
 
     >>> work_of([{"step": "drop", "attributes": ["Name"]}])
@@ -82,7 +82,7 @@ def _work_of_step(step: RecipeStep) -> int:
 
 def can_answer(limits: Limits, access: ProjectAccess, recipe: Iterable[Mapping[str, Any]] | None) -> bool:
     """Return True if the server can load a project's data and apply a recipe while the caller waits."""
-    return _fits_cache(limits, access) and access.row.records * work_of(recipe or ()) <= limits.question_work
+    return _fits_cache(limits, access) and access.row.records * estimate_work(recipe or ()) <= limits.question_work
 
 
 def _fits_cache(limits: Limits, access: ProjectAccess) -> bool:
@@ -101,17 +101,19 @@ def refuse_large(limits: Limits, access: ProjectAccess) -> None:
         )
 
 
-def data_of(request: Request, access: ProjectAccess) -> Microdata:
+def load_data(request: Request, access: ProjectAccess) -> Microdata:
     """Return the project's data after its recipe, for an interactive query."""
     access.require_data()
-    return data_as(request, access, version=access.row.data_version, recipe=access.recipe)
+    return load_data_version(request, access, version=access.row.data_version, recipe=access.recipe)
 
 
-def data_as(request: Request, access: ProjectAccess, *, version: int, recipe: list[dict[str, Any]] | None) -> Microdata:
+def load_data_version(
+    request: Request, access: ProjectAccess, *, version: int, recipe: list[dict[str, Any]] | None
+) -> Microdata:
     """Return a version of the project's data after a recipe, e.g. that of an earlier result."""
     service = service_of(request)
     refuse_large(service.settings.limits, access)
-    refuse_long(service.settings.limits, records=access.row.records, tables=work_of(recipe or ()))
+    refuse_long(service.settings.limits, records=access.row.records, tables=estimate_work(recipe or ()))
     return service.data_cache.get(
         service.store, project_id=access.id, version=version, recipe=recipe, key=service.vault.project_key(access.id)
     )

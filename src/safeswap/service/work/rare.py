@@ -25,7 +25,7 @@ from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Schema, level_texts
-from safeswap.model.text import several
+from safeswap.model.text import plural
 from safeswap.service.http.problems import Unprocessable
 from safeswap.service.http.wire import Wire
 from safeswap.workflow.recode_advice import Advice, AdviceList
@@ -74,7 +74,7 @@ def _hide(data: Microdata, name: str, tolerance: int) -> tuple[Flags, Flags]:
     return rare | (counts == 0), hidden
 
 
-def with_rare_levels(schema: Schema, data: Microdata, tolerance: int) -> Schema:
+def restore_rare_levels(schema: Schema, data: Microdata, tolerance: int) -> Schema:
     """Add the hidden levels to a schema whose levels were reordered by someone who was not shown them.
 
     ``data`` have the old schema. A visible level that was left out stays left out and is reported as an error later.
@@ -361,7 +361,7 @@ def perturb_check(found: TableCheck, noise: Noise) -> dict[str, Any]:
     if not found.is_safe:
         back = f"about {derived:,}" if derived else "none"
         sentence = (
-            f"about {several(small, 'cell is', 'cells are')} above 0 and below {found.tolerance:,}; "
+            f"about {plural(small, 'cell is', 'cells are')} above 0 and below {found.tolerance:,}; "
             f"were they withheld, the published figures would give {back} of them back"
         )
     return {**found.as_dict(), "sentence": sentence, "small": small, "derived": derived, "tables": tables}

@@ -48,7 +48,7 @@ def serve(settings: Settings, app: FastAPI, *, ready: Callable[[str], None] | No
         ssl_keyfile=settings.tls_key,
     )
     server = uvicorn.Server(config)
-    with workers_beside(settings, server_is_up=lambda: server.started):
+    with run_workers(settings, server_is_up=lambda: server.started):
         if ready is not None:
             threading.Thread(target=_announce, args=(server, ready, address), daemon=True).start()
         server.run(sockets=[listening])
@@ -65,7 +65,7 @@ def address_of(settings: Settings, port: int) -> str:
 
 
 @contextmanager
-def workers_beside(settings: Settings, *, server_is_up: Callable[[], bool]) -> Iterator[None]:
+def run_workers(settings: Settings, *, server_is_up: Callable[[], bool]) -> Iterator[None]:
     """Run the workers as child processes; restart one that dies, and stop all at the end."""
     if settings.workers == 0:
         yield

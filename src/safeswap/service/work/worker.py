@@ -32,7 +32,7 @@ from safeswap.service.keeping.tables import projects
 from safeswap.service.keeping.vault import open_vault
 from safeswap.service.settings import Settings, read_settings
 from safeswap.service.work.jobs import Claim, Queue
-from safeswap.service.work.process import JobProcess, error_of, reason_of
+from safeswap.service.work.process import JobProcess, explain_exit, to_error
 from safeswap.service.work.tasks import MODULES, find, run_failed, run_finish, run_prepare
 
 _POLL = 0.25  # seconds between polls of a running job
@@ -179,10 +179,10 @@ class Worker:
         if "outcome" in last:
             return self._succeed(claim, last["outcome"], last["saved"])
         if "error" in last:
-            return self._fail(claim, error_of(last["error"]), retry=False)
+            return self._fail(claim, to_error(last["error"]), retry=False)
         if "cancelled" in last:
             return self._stop_job(claim, process)
-        error, retry = reason_of(code)
+        error, retry = explain_exit(code)
         return self._fail(claim, error, retry=retry)
 
     def _succeed(self, claim: Claim, outcome: dict[str, Any], saved: list[dict[str, Any]]) -> str:
@@ -248,7 +248,7 @@ class Worker:
 
 
 def _log_key(settings: Settings) -> bytes:
-    return auditlog.key_from(open_vault(settings).master_key.secret)
+    return auditlog.derive_key(open_vault(settings).master_key.secret)
 
 
 def _log_fields(claim: Claim) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from safeswap.methods.safe.records.search import Moves, moves_of, search, search
 from safeswap.methods.safe.records.setup import TableCells, check_safe, count_cells, prepare_search, refuse_kept_small
 from safeswap.methods.safe.spec import SafeCells, SafeSpec
 from safeswap.model.audit import Replacement
-from safeswap.model.columns import rank_of_code, replaced_column
+from safeswap.model.columns import rank_of_code, replace_values
 from safeswap.model.invariant import Invariant, KeptMargin, ReplaysFromAudit, SameRows, UntouchedColumns
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
@@ -30,7 +30,7 @@ from safeswap.model.microdata import Coded, Microdata
 from safeswap.model.plan import Plan
 from safeswap.model.schema import Kind
 from safeswap.model.score import proved_bound
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,11 +44,11 @@ class SafePlan(Plan):
     @property
     def sentence(self) -> str:
         """The plan in words."""
-        cells = several(self.cells, "occupied cell has", "occupied cells have")
-        text = f"{self.asked:,} of {cells} fewer than {several(self.tolerance, 'record')}"
+        cells = plural(self.cells, "occupied cell has", "occupied cells have")
+        text = f"{self.asked:,} of {cells} fewer than {plural(self.tolerance, 'record')}"
         if not self.is_feasible:
             return f"{text}; the margin by {', '.join(self.binds)} keeps {self.asked - self.feasible:,} of them so"
-        return text + (f"; at least {several(self.fewest_records, 'record')} must change" if self.asked else "")
+        return text + (f"; at least {plural(self.fewest_records, 'record')} must change" if self.asked else "")
 
 
 class Safe:
@@ -144,7 +144,7 @@ def _apply_moves(data: Microdata, moves: Moves) -> tuple[Microdata, tuple[Replac
         rows, codes = moves.rows[flags], moves.codes[name][flags]
         before = data.coded(name)
         replacements.append(Replacement(attribute=name, rows=rows, before=_take_rows(data.table.column(name), rows)))
-        columns[name] = replaced_column(data.table.column(name), rows, _values(before, codes))
+        columns[name] = replace_values(data.table.column(name), rows, _values(before, codes))
         new = before.codes.copy()
         new[rows] = codes
         coded[name] = Coded(new, before.levels, before.has_missing)
@@ -222,7 +222,7 @@ def _steps(data: Microdata, moves: Moves) -> dict[str, float]:
 
 def _has_moved(before: Microdata, after: Microdata, name: str) -> bool:
     size = before.coded(name).cardinality
-    one, other = (cells.dense_counts(data.coded(name).codes, size) for data in (before, after))
+    one, other = (cells.count_dense(data.coded(name).codes, size) for data in (before, after))
     return not np.array_equal(one, other)
 
 

@@ -29,7 +29,7 @@ _NOBODY = np.int64(-1)
 
 
 @njit(cache=True, nogil=True)
-def far_way_out(state, ties, journal, r, table, focus):  # type: ignore[no-untyped-def]
+def move_far(state, ties, journal, r, table, focus):  # type: ignore[no-untyped-def]
     """Move a record out by changing two variables, or all in which another record differs; untied variables only."""
     best = NEVER
     found = np.empty(state.levels.size, dtype=np.int32)
@@ -77,7 +77,7 @@ def far_way_out(state, ties, journal, r, table, focus):  # type: ignore[no-untyp
 
 
 @njit(cache=True, nogil=True)
-def far_exchange(state, ties, journal, r, table, focus):  # type: ignore[no-untyped-def]
+def exchange_far(state, ties, journal, r, table, focus):  # type: ignore[no-untyped-def]
     """Exchange two variables at once with a partner that agrees in everything kept together with them."""
     best, found, first, second = NEVER, _NOBODY, _NOBODY, _NOBODY
     mine, theirs = np.empty(state.levels.size, dtype=np.int32), np.empty(state.levels.size, dtype=np.int32)
@@ -253,8 +253,8 @@ def _best_way_out(state, ties, lines, journal, r, table, focus, variables, looks
         return _with_partner(state, ties, journal, r, chosen, target, focus, looks, NEVER)
     if variables < 2:
         return NEVER
-    cost = far_way_out(state, ties, journal, r, table, focus)
-    return cost if cost < NEVER else far_exchange(state, ties, journal, r, table, focus)
+    cost = move_far(state, ties, journal, r, table, focus)
+    return cost if cost < NEVER else exchange_far(state, ties, journal, r, table, focus)
 
 
 @njit(cache=True, nogil=True)

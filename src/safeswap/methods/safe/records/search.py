@@ -12,7 +12,7 @@ from safeswap.errors import InfeasibleError
 from safeswap.methods.safe.records import moves
 from safeswap.methods.safe.records.setup import Ready
 from safeswap.methods.safe.records.state import Journal, State, move, record_wanting
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 # Improve by trying again: undo some changes that share a cell, make the tables safe again, keep the better result.
 #
@@ -172,7 +172,7 @@ def search_failed(found: Ready, *, time_limit: float | None) -> InfeasibleError:
     hint = "keep fewer margins, lower the tolerance, leave out a table, or recode attributes to fewer levels"
     return InfeasibleError(
         f"no change of records was found{within} after which all cells are 0 or at least {tolerance} and kept margins "
-        f"exact; {several(left, 'cell')} stayed below",
+        f"exact; {plural(left, 'cell')} stayed below",
         code="no-safe-records-found",
         hint=hint if time_limit is None else f"allow more time (time_limit), {hint}",
         cells_left=left,

@@ -28,7 +28,7 @@ from safeswap.model.keyed_order import keyed_order
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind
 from safeswap.model.table import check_table_names
-from safeswap.model.text import several
+from safeswap.model.text import plural
 
 _RUN = 1 << 20
 _TABLE = 1 << 26
@@ -279,7 +279,7 @@ def check_safe(data: Microdata, spec: SafeSpec) -> None:
 def count_cells(data: Microdata, names: Names) -> TableCells:
     """Return the occupied cells of a table and their counts."""
     columns, sizes = data.coded_columns(names)
-    counted = cells.cell_counts(columns, sizes)
+    counted = cells.count_cells(columns, sizes)
     return TableCells(
         names=names, sizes=tuple(sizes), codes=counted.codes.astype(np.int64), counts=counted.counts.astype(np.int64)
     )
@@ -296,7 +296,7 @@ def refuse_kept_small(data: Microdata, spec: SafeSpec, tables: list[TableCells])
             if small:
                 by = ", ".join(shared)
                 raise InfeasibleError(
-                    f"{several(small, f'cell by {by} is', f'cells by {by} are')} below the tolerance "
+                    f"{plural(small, f'cell by {by} is', f'cells by {by} are')} below the tolerance "
                     f"{spec.tolerance}, and the kept margin by {', '.join(margin)} fixes them: "
                     f"the table by {', '.join(table.names)} cannot become safe",
                     code="margin-below-tolerance",

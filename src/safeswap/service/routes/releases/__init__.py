@@ -15,7 +15,7 @@ from safeswap.service.http.etags import set_etag
 from safeswap.service.http.headers import REPORT_POLICY
 from safeswap.service.http.paging import Page, Paged, page_of
 from safeswap.service.http.problems import Conflict, Forbidden, NotFound
-from safeswap.service.http.wire import Identifier, Wire, example, moment
+from safeswap.service.http.wire import Identifier, Wire, example, to_datetime
 from safeswap.service.keeping import auditlog, ledger, tables
 from safeswap.service.keeping.database import new_id, now
 from safeswap.service.people.roles import Officer, ProjectAccess, Reader, Role, Worker
@@ -291,12 +291,12 @@ def _release_answer(service: Service, access: ProjectAccess, row: Row[Any], mine
         checks=[Check(**each) for each in checks.get("verified", ())],
         remarks=checks.get("remarks", []),
         ledger=ledger.sentence(access.user, mine, row),
-        needs_reason=decides and bool(ledger.alarms(row)),
+        needs_reason=decides and bool(ledger.list_alarms(row)),
         differencing=[_differencing_answer(each) for each in ledger.visible_findings(access.user, mine, row)],
         requested_by=row.asked_by,
-        requested_at=moment(row.requested_at),
+        requested_at=to_datetime(row.requested_at),
         decided_by=row.decided_by_name or "",
-        decided_at=moment(row.decided_at),
+        decided_at=to_datetime(row.decided_at),
         # The reason of an approval would reveal that there was an alarm.
         reason=row.reason if decides or row.state != "approved" else "",
         may_approve=four_eyes.may_approve(service, access.user, row),

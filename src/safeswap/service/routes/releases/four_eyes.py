@@ -74,11 +74,11 @@ def _approve_now(service: Service, access: ProjectAccess, row: Row[Any], content
         last = _refuse_released_since(service, connection, row, content)
         mine = ledger.memberships(connection, access.user.id)
     _refuse_second(access.user, mine, row, override_reason)
-    reason = override_reason if ledger.alarms(row) else ""
+    reason = override_reason if ledger.list_alarms(row) else ""
     with service.database.write() as connection:
         alone = service.settings.single_user
         _decide(connection, access.user, row, state="approved", reason=override_reason, single_user=alone)
-        ledger.enter(connection, last + 1, row, by=access.user.id, content=content, reason=reason)
+        ledger.insert_entry(connection, last + 1, row, by=access.user.id, content=content, reason=reason)
         detail: dict[str, Any] = {"manifest_hash": row.manifest_hash, "override_reason": override_reason}
         detail |= log_consent(row.terms)
         if alone:
@@ -114,7 +114,7 @@ def _refuse_released_since(service: Service, connection: Connection, row: Row[An
 
 
 def _refuse_second(caller: Caller, mine: Collection[str], row: Row[Any], override_reason: str) -> None:
-    if not ledger.alarms(row) or override_reason.strip():
+    if not ledger.list_alarms(row) or override_reason.strip():
         return
     seen = [each["sentence"] for each in ledger.visible_findings(caller, mine, row) if each["alarm"]]
     raise Conflict(

@@ -13,7 +13,7 @@ from safeswap.errors import SpecError
 from safeswap.files.manifest import read_manifest
 from safeswap.model.ledger import Entry, Likeness
 from safeswap.model.masked import Masked
-from safeswap.releases.ledger import difference
+from safeswap.releases.ledger import compare_releases
 from safeswap.service.keeping import auditlog, ledger
 from safeswap.service.keeping.erase import erase, sync_folder
 from safeswap.service.keeping.store import Store
@@ -142,7 +142,7 @@ def _describe(
         record.parent.mkdir(mode=0o700, exist_ok=True)
         context.vault.open_folder(sealed, record, record_context(known["id"]))
     secret = ledger.secret_of(context.vault)
-    compared = difference(masked, alike, replace(earlier, record=str(record) if sealed else ""), secret=secret)
+    compared = compare_releases(masked, alike, replace(earlier, record=str(record) if sealed else ""), secret=secret)
     return {"sentence": compared.sentence, "differ": compared.differ}
 
 
@@ -169,7 +169,7 @@ def finish(connection: Connection, job: JobRow, outcome: dict[str, Any], _store:
     return {"kind": "release", "id": outcome["id"]}
 
 
-def failed(connection: Connection, job: JobRow, error: dict[str, Any], _store: Store) -> None:
+def mark_failed(connection: Connection, job: JobRow, error: dict[str, Any], _store: Store) -> None:
     """Mark the release as failed, with the reason."""
     release_id = job["payload"]["release_id"]
     _update_preparing(connection, release_id, state="failed", reason=str(error.get("message", "the job was cancelled")))
@@ -182,4 +182,4 @@ def _update_preparing(connection: Connection, release_id: str, **values: Any) ->
     connection.execute(update(releases).where(waiting).values(**values, version=releases.c.version + 1))
 
 
-TASKS = (Task("release", run, prepare=ledger.export_entries, finish=finish, failed=failed),)
+TASKS = (Task("release", run, prepare=ledger.export_entries, finish=finish, failed=mark_failed),)
