@@ -195,8 +195,9 @@ def _sort_levels(column: pa.ChunkedArray, missing: Iterable[str]) -> tuple[str, 
 # Writing. What these formats cannot represent is refused before anything is written, never altered: a whole number
 # above 2**53 (they have floating point or 32 bits only), an invalid name, a text or label that is too long, a text with
 # trailing spaces in SPSS, which would drop them. Dates and times are written as such, in their display format or the
-# usual one. One loss is inherent: neither format distinguishes a missing text from an empty one. The others are listed
-# by :func:`list_losses`: display formats of another program without a counterpart, labels of fractions and of texts in Stata.
+# usual one. One loss is inherent: neither format distinguishes a missing text from an empty one. The others are
+# listed by :func:`list_losses`: display formats of another program without a counterpart, labels of fractions and of
+# texts in Stata.
 
 _TAG = re.compile(r"\.[a-z]", re.ASCII)
 _LARGEST_EXACT = 2**53
