@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from goals import judge
 from safeswap import datasets
 from safeswap.arrays import cells, threads
 from safeswap.measures.key_cells import key_cells
@@ -40,11 +41,6 @@ def best(jobs: Sequence[Callable[[], Any]], runs: int, clock: Callable[[], float
             job()
             spent.append(clock() - start)
     return [min(spent) for spent in seconds]
-
-
-def tell(figure: str, value: float, target: float, *, at_least: bool = False) -> None:
-    met = value >= target if at_least else value <= target
-    print(f"  {figure:58} {value:8.3f}   target {'>=' if at_least else '<='} {target}: {'met' if met else 'MISSED'}")
 
 
 def columns(records: int, cardinalities: Sequence[int]) -> Columns:
@@ -72,7 +68,7 @@ def against_numpy(
 ) -> None:
     """Compare per-record counts from the columns with the obvious way in NumPy."""
     data = columns(records, cardinalities)
-    code, possible = cells.pack(data, cardinalities)
+    code, _ = cells.pack(data, cardinalities)
     np.testing.assert_array_equal(cells.record_cell_counts(data, cardinalities), theirs(code))
     ours, numpy = best(
         [
@@ -82,7 +78,7 @@ def against_numpy(
         3,
         time.perf_counter,
     )
-    tell(f"{title}, {possible:,} possible cells: ratio to {theirs.__name__}", ours / numpy, target)
+    judge(f"per-record counts, {title}, beside NumPy's {theirs.__name__}", ours / numpy, target, records=records)
 
 
 def against_pandas(records: int) -> None:
@@ -104,11 +100,11 @@ def against_pandas(records: int) -> None:
         9,
     )
     print(f"8 keys of {records:,} records, {len(found.classes):,} cells: {counting:.4f} s of processor")
-    tell("counts, ratio to groupby(observed=True).size()", counting / pandas, 0.15)
-    tell("individual risk, ratio to its counts", risk / counting, 1.3)
+    judge("counts of 8 keys beside pandas' groupby", counting / pandas, 0.15, records=records)
+    judge("individual risk beside its counts", risk / counting, 1.3, records=records)
     print(f"  counts, ratio to reading the columns once {counting / floor:24.1f}")
     one, both = best([lambda: on_threads(1, data, keys), lambda: on_threads(2, data, keys)], 10, time.perf_counter)
-    tell("counts on two threads, speed over one (by the clock)", one / both, 1.8, at_least=True)
+    judge("counts, speed of two threads over one (wall clock)", one / both, 1.8, wanted="at least", records=records)
 
 
 def on_threads(number: int, data: Any, keys: Sequence[str]) -> None:
@@ -130,7 +126,8 @@ def growth(largest: int) -> None:
             spent += best([lambda data=data, c=cardinalities: cells.record_cell_counts(data, c)], 3)
             size *= 10
         for i, (before, after) in enumerate(pairwise(spent)):
-            tell(f"{title}, exponent from {10 ** (5 + i):,} records", float(np.log10(after / before)), 1.15)
+            name = f"counts, {title}, growth exponent from {10 ** (5 + i):,}"
+            judge(name, float(np.log10(after / before)), 1.15, unit="power")
 
 
 def main() -> None:

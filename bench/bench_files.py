@@ -17,6 +17,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from goals import judge
+
 CHUNK = 1_000_000
 LEVELS = {"region": 50, "sex": 2, "race": 6, "education": 16, "occupation": 400, "marital": 5}
 TARGETS = {
@@ -115,20 +117,16 @@ def best(folder: Path, kind: str, *, runs: int, only: Sequence[str]) -> dict[str
     }
 
 
-def report(kind: str, found: dict[str, Figures], arrow: float) -> None:
+def report(kind: str, found: dict[str, Figures], arrow: float, records: int) -> None:
     """Print each figure with its target and verdict."""
     copy = found.pop("copy")
     times, more = MORE_MEMORY
     room = times * arrow + more
     print(f"{kind}: copy by Polars {copy.seconds:.2f} CPU s, {copy.megabytes:,.0f} MB")
     for name, figures in found.items():
-        ratio, target = figures.seconds / copy.seconds, TARGETS[kind][name]
-        verdicts = ["met" if is_met else "MISSED" for is_met in (ratio <= target, figures.megabytes <= room)]
-        print(
-            f"  {name:9} {figures.seconds:8.2f} CPU s  ratio {ratio:6.2f}  target {target:3.1f}: {verdicts[0]:6}"
-            f"  {figures.megabytes:7,.0f} MB  target {room:7,.0f}: {verdicts[1]}",
-            flush=True,
-        )
+        print(f"  {name:9} {figures.seconds:8.2f} CPU s, {figures.megabytes:7,.0f} MB")
+        judge(f"{name} of {kind} beside a copy", figures.seconds / copy.seconds, TARGETS[kind][name], records=records)
+        judge(f"{name} of {kind}, memory beside 3 × Arrow + 300 MB", figures.megabytes / room, 1, records=records)
 
 
 def main() -> None:
@@ -151,7 +149,7 @@ def main() -> None:
             for kind in chosen.formats:
                 found = best(folder, kind, runs=1 if records == WARM_UP else chosen.runs, only=chosen.only)
                 if records == chosen.records:
-                    report(kind, found, arrow)
+                    report(kind, found, arrow, records)
     finally:
         shutil.rmtree(folder)
 

@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 import safeswap as ss
+from goals import judge
 from safeswap import datasets, registry
 from safeswap.arrays import keyed
 from safeswap.methods.numeric import microaggregation, rank_swap
@@ -55,10 +56,6 @@ def best(jobs: Mapping[str, Callable[[], object]], times: int = 5) -> dict[str, 
         for name, job in jobs.items():
             found[name] = min(found[name], spent(job))
     return found
-
-
-def verdict(figure: float, target: float) -> str:
-    return f"{figure:.2f} (target at most {target:g}: {'met' if figure <= target else 'MISSED'})"
 
 
 def plain_ways(data: Microdata) -> dict[str, Callable[[], object]]:
@@ -123,11 +120,12 @@ def ratios(records: int) -> None:
     for name, reference in plain.items():
         found = best({"mask": masking(data, name), "plain": reference, "verify": verifying(data, name)})
         ratio = found["mask"] / found["plain"]
-        told = verdict(ratio, TARGETS[name]) if name in TARGETS else f"{ratio:.2f}"
         print(
-            f"  {name}: mask {found['mask']:.3f}, plain NumPy {found['plain']:.3f}, ratio {told}; "
+            f"  {name}: mask {found['mask']:.3f}, plain NumPy {found['plain']:.3f}, ratio {ratio:.2f}; "
             f"verification {found['verify']:.3f}"
         )
+        if name in TARGETS:
+            judge(f"{name} of 2 columns beside plain NumPy", ratio, TARGETS[name], records=records)
     for name, seconds in best(floors(data)).items():
         print(f"    {name}: {seconds:.4f}")
 
@@ -145,8 +143,9 @@ def growth(sizes: list[int]) -> None:
             found.append(best({name: masking(data, name)}, times)[name])
     for name, found in seconds.items():
         steps = [log(b / a) / log(n / m) for a, b, m, n in zip(found, found[1:], sizes, sizes[1:], strict=False)]
-        told = f", MDAV's last {verdict(steps[-1], 1.15)}" if name == "MDAV" and steps else ""
-        print(f"  {name}: {', '.join(f'{s:.3f}' for s in found)}; {', '.join(f'{s:.2f}' for s in steps)}{told}")
+        print(f"  {name}: {', '.join(f'{s:.3f}' for s in found)}; {', '.join(f'{s:.2f}' for s in steps)}")
+        if steps:
+            judge(f"{name}, growth exponent, last step", steps[-1], 1.15, unit="power")
 
 
 THREADS = """

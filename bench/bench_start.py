@@ -5,6 +5,7 @@ Every figure is of a process of its own. Times are the best of several, beside t
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import resource
@@ -13,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-REPEATS = 5
+from goals import judge
 
 WALK = """
 import json, sys, threading
@@ -73,7 +74,7 @@ def swap_arguments(folder: Path) -> list[str]:
     ]
 
 
-def seconds(arguments: list[str], *, times: int = REPEATS, **environment: str) -> float:
+def seconds(arguments: list[str], *, times: int, **environment: str) -> float:
     """Return the CPU seconds of a process, the best of several."""
     found = []
     for _ in range(times):
@@ -84,28 +85,26 @@ def seconds(arguments: list[str], *, times: int = REPEATS, **environment: str) -
     return min(found)
 
 
-def tell(what: str, figure: float, target: float, unit: str = "s CPU") -> None:
-    """Print a figure, its target and whether it is met."""
-    verdict = "met" if figure <= target else "MISSED"
-    print(f"{what:<46} {figure:8.3f} {unit}, at most {target:g} wanted: {verdict}")
-
-
 def main() -> None:
     """Measure imports, help, a swap in a warm and in a fresh environment, and two walks."""
-    empty = seconds(["-c", "pass"])
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--repeats", type=int, default=5)
+    times = options.parse_args().repeats
+    empty = seconds(["-c", "pass"], times=times)
     print(f"{'an empty Python':<46} {empty:8.3f} s CPU")
-    tell("import safeswap", seconds(["-c", "import safeswap"]), 0.1)
+    judge("import safeswap", seconds(["-c", "import safeswap"], times=times), 0.1, unit="s CPU")
     for arguments in ([], ["study"], ["swap"], ["keygen"]):
-        tell(" ".join(["safeswap", *arguments, "--help"]), seconds(["-m", "safeswap", *arguments, "--help"]), 0.15)
+        call = ["safeswap", *arguments, "--help"]
+        judge(" ".join(call), seconds(["-m", *call], times=times), 0.15, unit="s CPU")
     with tempfile.TemporaryDirectory() as name:
         arguments = swap_arguments(Path(name))
-        tell("swap of CPS-8d", seconds(["-m", "safeswap", *arguments]), 1.0)
+        judge("swap of CPS-8d", seconds(["-m", "safeswap", *arguments], times=times), 1.0, unit="s CPU")
         fresh = seconds(["-m", "safeswap", *arguments], times=1, NUMBA_CACHE_DIR=str(Path(name) / "numba"))
-        tell("swap of CPS-8d, nothing compiled before", fresh, 4.0)
+        judge("swap of CPS-8d, nothing compiled before", fresh, 4.0, unit="s CPU")
         call = f"from safeswap.cli import main; main({arguments!r})"
-        tell("files called into by a swap of CSV", len(walk(call)["files"]), 33, "files")
+        judge("files called into by a swap of CSV", len(walk(call)["files"]), 33, unit="files")
     study = "import safeswap as ss; ss.study(ss.datasets.cps8d(), up_to=1, rates=[0.01], insecure_seed=1)"
-    tell("files called into by a study", len(walk(study)["files"]), 20, "files")
+    judge("files called into by a study", len(walk(study)["files"]), 20, unit="files")
 
 
 if __name__ == "__main__":

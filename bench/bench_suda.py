@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 
 import safeswap
+from goals import judge
 from safeswap import datasets
 from safeswap.measures.risk.individual_risk import record_risks
 from safeswap.measures.risk.suda2 import special_uniques
@@ -87,11 +88,7 @@ def beside(other: str) -> None:
             ]
             assert all(pair[0][1] == pair[1][1] for pair in runs), "both find the same"
             seconds = [min(pair[side][0] for pair in runs) for side in (0, 1)]
-            ratio = seconds[0] / seconds[1]
-            print(
-                f"  {title}, {records:,} records: {seconds[0]:.4f} s, the other {seconds[1]:.4f} s, "
-                f"ratio {ratio:.2f}, target <= {TARGET}: {'met' if ratio <= TARGET else 'MISSED'}"
-            )
+            judge(f"SUDA2, {title}, beside the other version", seconds[0] / seconds[1], TARGET, records=records)
 
 
 def main() -> None:

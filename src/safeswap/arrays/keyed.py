@@ -20,7 +20,9 @@ identifiers were read as text or as numbers.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -29,7 +31,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from safeswap.arrays.compiled import njit
+from safeswap.arrays.compiled import is_worth_compiling, njit
 from safeswap.arrays.types import Floats, Words
 
 ALGORITHM = "safeswap-draw-1"
@@ -38,7 +40,10 @@ ALGORITHM = "safeswap-draw-1"
 
 _BLOCK = 16
 _CHUNK = 1 << 16  # records per chunk: blocks and cipher text stay in the second-level cache
-_TAG_INTEGER = 1
+_TAG_INTEGER, _TAG_TEXT = 1, 2
+_LONGEST_SHORT = 14  # bytes
+_INTEGER_TEXT = re.compile(rb"0|-?[1-9][0-9]{0,18}")
+_TEXT_COST = 500  # in Python, a text costs as much as this many elements in NumPy
 
 
 def derive(secret: bytes, *context: str | int) -> bytes:
@@ -74,7 +79,8 @@ def text_blocks(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], mac
     True
     """
     blocks = np.zeros((len(offsets) - 1, 2), dtype=np.uint64)
-    kind = _short_blocks(offsets, data, blocks.view(np.uint8))
+    fill = _short_blocks if is_worth_compiling(_TEXT_COST * len(blocks)) else _few_short_blocks
+    kind = fill(offsets, data, blocks.view(np.uint8))
     long_rows = np.flatnonzero(kind == 0)
     if len(long_rows):
         blocks[long_rows] = _mac(offsets[long_rows], offsets[long_rows + 1], data, mac_key)
@@ -144,9 +150,43 @@ def _mac(
     for number in range(int(-(-lengths.max() // _BLOCK))):
         rows = np.flatnonzero(lengths > number * _BLOCK)
         block = np.zeros((len(rows), 2), dtype=np.uint64)
-        _nth_block(starts[rows], ends[rows], data, number, block.view(np.uint8))
+        fill = _nth_block if is_worth_compiling(_BLOCK * len(rows)) else _few_nth_blocks
+        fill(starts[rows], ends[rows], data, number, block.view(np.uint8))
         state[rows] = encrypt(state[rows] ^ block, mac_key)
     return state
+
+
+def _few_nth_blocks(
+    starts: npt.NDArray[np.int64],
+    ends: npt.NDArray[np.int64],
+    data: npt.NDArray[np.uint8],
+    number: int,
+    out: npt.NDArray[np.uint8],
+) -> None:
+    """Do as :func:`_nth_block` does, in NumPy."""
+    places = (starts + number * _BLOCK)[:, None] + np.arange(_BLOCK)
+    inside = places < ends[:, None]
+    out[inside] = data[places[inside]]
+
+
+def _few_short_blocks(
+    offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], out: npt.NDArray[np.uint8]
+) -> npt.NDArray[np.uint8]:
+    """Do as :func:`_short_blocks` does, in Python."""
+    kind = np.zeros(len(offsets) - 1, dtype=np.uint8)
+    first = int(offsets[0])
+    content, places = data[first : offsets[-1]].tobytes(), (offsets - first).tolist()
+    for i, (start, end) in enumerate(pairwise(places)):
+        text = content[start:end]
+        value = int(text) if _INTEGER_TEXT.fullmatch(text) else None
+        if value is not None and -(1 << 63) <= value < 1 << 63:
+            block, kind[i] = value.to_bytes(8, "little", signed=True).ljust(15, b"\0"), _TAG_INTEGER
+        elif len(text) <= _LONGEST_SHORT:
+            block, kind[i] = text.ljust(_LONGEST_SHORT, b"\0") + bytes([len(text)]), _TAG_TEXT
+        else:
+            continue
+        out[i] = np.frombuffer(block + bytes([kind[i]]), dtype=np.uint8)
+    return kind
 
 
 @njit(cache=True, nogil=True)

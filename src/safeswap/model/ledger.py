@@ -51,6 +51,7 @@ from safeswap.model.schema import Kind
 # type, with or without surrounding blanks. Without the key a word reveals nothing about its value (AES, see
 # :mod:`safeswap.arrays.keyed`).
 
+_NUMBER_TEXT = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 Words: TypeAlias = npt.NDArray[np.uint64]
 Identifiers: TypeAlias = tuple[Words, Words]
 """The lowest words of a file's identifiers, ascending, and the ceiling below which all are listed."""
@@ -213,11 +214,15 @@ def _hash_texts(column: pa.ChunkedArray, key: bytes) -> Words:
 
 
 def _parse(text: pa.Array) -> npt.NDArray[np.float64]:
-    """Parse texts as numbers, NaN where they are not numbers."""
-    import polars as pl
+    """Parse texts as numbers, NaN where they are not numbers.
 
-    parsed = pl.Series(text).cast(pl.String).cast(pl.Float64, strict=False)
-    return parsed.to_numpy().astype(np.float64)
+    >>> _parse(pa.array(["12", "+.5", "-1e3", "1,5", "inf", "0x1", "", None])).tolist()
+    [12.0, 0.5, -1000.0, nan, nan, nan, nan, nan]
+    """
+    known = pc.fill_null(pc.match_substring_regex(text, _NUMBER_TEXT), fill_value=False)
+    numbers = np.full(len(text), np.nan)
+    numbers[known.to_numpy(zero_copy_only=False)] = text.filter(known).cast(pa.float64()).to_numpy()
+    return numbers
 
 
 def _as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:

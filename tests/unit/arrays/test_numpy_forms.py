@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeswap.arrays import cells, matching, order, pairing, sparse
+from safeswap.arrays import cells, keyed, matching, order, pairing, sparse
 from safeswap.arrays.compiled import SMALL, Budget, is_worth_compiling
 
 seeds = st.integers(0, 2**32 - 1)
@@ -121,3 +121,20 @@ def test_much_work_is_compiled_at_once_and_little_work_when_it_adds_up() -> None
         assert is_worth_compiling(SMALL)
         assert not is_worth_compiling(SMALL - 1)
         assert is_worth_compiling(2)
+
+
+texts = st.lists(
+    st.one_of(
+        st.binary(max_size=40),
+        st.integers(-(2**64), 2**64).map(lambda number: str(number).encode()),
+        st.sampled_from([b"0", b"-0", b"007", b"-", b"", b"-9223372036854775808", b"9223372036854775808"]),
+    ),
+    max_size=12,
+)
+
+
+@given(texts, st.binary(max_size=3))
+def test_texts_become_the_same_blocks(chosen: list[bytes], before: bytes) -> None:
+    offsets = np.cumsum([len(before), *map(len, chosen)]).astype(np.int64)
+    data = np.frombuffer(before + b"".join(chosen) + b"7", dtype=np.uint8)
+    assert_alike(lambda: keyed.text_blocks(offsets, data, bytes(range(32))))
