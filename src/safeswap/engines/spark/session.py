@@ -65,7 +65,6 @@ def own_session(*, master: str = "local[*]", records: int = 0, **settings: str) 
         # time collecting garbage, and then dies.
         sizes["spark.driver.memory"] = f"{heap(_machine_memory())}m"
         sizes["spark.driver.extraJavaOptions"] = _JAVA
-        sizes["spark.python.daemon.module"] = "safeswap.engines.spark.daemon"
     for name, value in {**SETTINGS, **sizes, **_sockets(master), **settings}.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
