@@ -227,13 +227,8 @@ def _declared(group: str) -> dict[str, EntryPoint]:
 
 @cache
 def _installed(group: str) -> Iterable[EntryPoint]:
-    return tuple(sorted(_all_installed().select(group=group), key=lambda entry: (entry.name, entry.value)))
-
-
-@cache
-def _all_installed() -> Any:
     # Reading the metadata of every installed package takes milliseconds; it does not change while we run.
-    return entry_points()
+    return tuple(sorted(entry_points(group=group), key=lambda entry: (entry.name, entry.value)))
 
 
 def _find(group: str, name: str, what: str) -> EntryPoint:
