@@ -108,7 +108,7 @@ def upper_bound(f: float, *, mean: float, deviation: float) -> float:
 def compute_first_fraction(p: float) -> float:
     """Return the share of failing classes to keep so that the bias shrinks to p times itself (Theorem A.2).
 
-    >>> first_fraction(0.5)
+    >>> compute_first_fraction(0.5)
     0.25
     """
     return min(p, 1.0) ** 2
@@ -119,9 +119,9 @@ def compute_corrected_fraction(p: float, *, changed: int, above: int) -> float:
 
     A class that no longer fails still takes part where its neighbour fails, so fewer must be kept than A.2 says.
 
-    >>> round(corrected_fraction(2 / 3, changed=582, above=109), 4)
+    >>> round(compute_corrected_fraction(2 / 3, changed=582, above=109), 4)
     0.3105
-    >>> corrected_fraction(0.5, changed=200, above=100)
+    >>> compute_corrected_fraction(0.5, changed=200, above=100)
     0.25
     """
     share = min(p, 1.0) ** 2
@@ -137,7 +137,7 @@ def compute_corrected_fraction(p: float, *, changed: int, above: int) -> float:
 def estimate_records(fraction: float, *, changed: int, above: int) -> float:
     """Return how many records take part when a fraction of the failing classes is kept (the counts of Theorem A.3).
 
-    >>> round(expected_records(0.3105, changed=582, above=109), 1)
+    >>> round(estimate_records(0.3105, changed=582, above=109), 1)
     258.6
     """
     alone = changed - 2 * above

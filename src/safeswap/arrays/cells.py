@@ -87,7 +87,7 @@ def pack(
 def count_cells(columns: Sequence[Codes], cardinalities: Sequence[int]) -> CellCounts:
     """Count the records of each occupied cell.
 
-    >>> counts = cell_counts([np.array([0, 1, 1], np.uint8), np.array([2, 0, 0], np.uint8)], [2, 3])
+    >>> counts = count_cells([np.array([0, 1, 1], np.uint8), np.array([2, 0, 0], np.uint8)], [2, 3])
     >>> counts.codes.tolist(), counts.counts.tolist(), counts.cells
     ([2, 3], [1, 2], 6)
     """
@@ -115,7 +115,7 @@ def record_cell_counts(columns: Sequence[Codes], cardinalities: Sequence[int]) -
 def count_cells_jointly(before: Sequence[Codes], after: Sequence[Codes], cardinalities: Sequence[int]) -> JointCounts:
     """Count the cells occupied before or after, on both sides. Both sides must be coded alike.
 
-    >>> joint = joint_counts([np.array([0, 1, 1], np.uint8)], [np.array([0, 0, 2], np.uint8)], [3])
+    >>> joint = count_cells_jointly([np.array([0, 1, 1], np.uint8)], [np.array([0, 0, 2], np.uint8)], [3])
     >>> joint.codes.tolist(), joint.before.tolist(), joint.after.tolist()
     ([0, 1, 2], [1, 2, 0], [2, 0, 1])
     """
@@ -132,7 +132,7 @@ def count_changed_cells(before: Sequence[Codes], after: Sequence[Codes], cardina
     sums over cells of differences between before and after are the same as over all cells. With many cells and few
     changes this takes a fraction of the time and memory of :func:`count_cells_jointly`.
 
-    >>> joint = changed_counts([np.array([0, 1, 1, 2], np.uint8)], [np.array([1, 0, 1, 2], np.uint8)], [3])
+    >>> joint = count_changed_cells([np.array([0, 1, 1, 2], np.uint8)], [np.array([1, 0, 1, 2], np.uint8)], [3])
     >>> joint.codes.tolist(), joint.before.tolist(), joint.after.tolist()
     ([0, 1, 3], [1, 2, 1], [1, 2, 1])
     """
@@ -156,7 +156,7 @@ def is_dense(cells: int, records: int) -> bool:
 def count_dense(codes: Codes, cells: int) -> npt.NDArray[np.int32]:
     """Return the count of every possible cell, occupied or not.
 
-    >>> dense_counts(np.array([0, 2, 2], np.uint8), 4).tolist()
+    >>> count_dense(np.array([0, 2, 2], np.uint8), 4).tolist()
     [1, 0, 2, 0]
     """
     if not is_worth_compiling(codes.size):

@@ -78,7 +78,7 @@ def group_records(
     With ``ranks``, a table per column, each code stands for its rank, which is below the cardinality. Only the
     distinct records are translated and sorted, never the columns.
 
-    >>> found = classes([np.array([1, 0, 1], np.uint8), np.array([0, 1, 0], np.uint8)], [2, 2], [9, 9])
+    >>> found = group_records([np.array([1, 0, 1], np.uint8), np.array([0, 1, 0], np.uint8)], [2, 2], [9, 9])
     >>> [column.tolist() for column in found.columns], found.sizes.tolist(), found.of_record.tolist()
     ([[0, 1], [1, 0]], [1, 2], [1, 0, 1])
     """
@@ -141,11 +141,11 @@ def find_small_cells(found: Classes, keys: Sequence[int], tolerance: float, *, s
 
     With ``skip_blank`` a class in which one of the keys is blank is in no cell.
 
-    >>> found = classes([np.array([0, 1, 1, 2], np.uint8)], [3], [2])
-    >>> small = small_cells(found, [0], 2)
+    >>> found = group_records([np.array([0, 1, 1, 2], np.uint8)], [3], [2])
+    >>> small = find_small_cells(found, [0], 2)
     >>> small.classes.tolist(), small.sizes.tolist(), small.cells
     ([0, 2], [1, 1], 3)
-    >>> small_cells(found, [0], 2, skip_blank=True).classes.tolist()
+    >>> find_small_cells(found, [0], 2, skip_blank=True).classes.tolist()
     [0]
     """
     only = found.complete(keys) if skip_blank else None
@@ -174,7 +174,7 @@ def lowest_safe(tolerance: float, sizes: Sizes) -> np.int64 | np.float64:
 def decode_mask(mask: int) -> tuple[int, ...]:
     """Decode a set of keys from the bits of an integer.
 
-    >>> positions(0b1010)
+    >>> decode_mask(0b1010)
     (1, 3)
     """
     return tuple(_iter_bits(mask))

@@ -13,7 +13,7 @@ def find_undominated(risk: Floats, distortion: Floats) -> npt.NDArray[np.bool_]:
 
     Coinciding points do not dominate each other. A point with a NaN figure is never undominated.
 
-    >>> undominated(np.array([3.0, 1.0, 2.0, 2.0]), np.array([1.0, 3.0, 2.0, 4.0])).tolist()
+    >>> find_undominated(np.array([3.0, 1.0, 2.0, 2.0]), np.array([1.0, 3.0, 2.0, 4.0])).tolist()
     [True, True, True, False]
     """
     known = ~(np.isnan(risk) | np.isnan(distortion))

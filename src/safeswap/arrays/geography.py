@@ -39,7 +39,7 @@ def divide_areas(sizes: Int64s, parts: Int64s, roots: int, seed: int) -> Int64s:
     Weights are powers of log-logistic draws, the 2**(1 − roots)-th: with ``roots`` 1 a few areas hold most records (as
     towns do), with 3 all areas have about the same size (as tracts do).
 
-    >>> cut(np.array([1000, 3]), np.array([4, 3]), 2, 1990).tolist()[4:]
+    >>> divide_areas(np.array([1000, 3]), np.array([4, 3]), 2, 1990).tolist()[4:]
     [1, 1, 1]
     """
     out = np.empty(parts.sum(), dtype=np.int64)
@@ -70,9 +70,9 @@ def divide_areas(sizes: Int64s, parts: Int64s, roots: int, seed: int) -> Int64s:
 def find_parents(fine: Codes, coarse: Codes, areas: int) -> Int64s | None:
     """Return the coarse area of each fine area, −1 where it does not occur; None if a fine area lies in two.
 
-    >>> parents(np.array([0, 1, 2, 1], np.uint8), np.array([0, 0, 1, 0], np.uint8), 3).tolist()
+    >>> find_parents(np.array([0, 1, 2, 1], np.uint8), np.array([0, 0, 1, 0], np.uint8), 3).tolist()
     [0, 0, 1]
-    >>> parents(np.array([0, 1, 2, 1], np.uint8), np.array([0, 0, 1, 1], np.uint8), 3) is None
+    >>> find_parents(np.array([0, 1, 2, 1], np.uint8), np.array([0, 0, 1, 1], np.uint8), 3) is None
     True
     """
     runs = split_runs(fine.size)
@@ -106,7 +106,7 @@ def _parents_of_run(fine: Codes, coarse: Codes, found: Int64s) -> bool:
 def find_groups_in_one_area(groups: Codes, areas: Codes, number: int) -> Int64s:
     """Return the rows of the groups (of ``number``) whose records all lie in one area.
 
-    >>> in_one_area(np.array([0, 1, 0, 1], np.uint8), np.array([5, 6, 5, 7], np.uint8), 2).tolist()
+    >>> find_groups_in_one_area(np.array([0, 1, 0, 1], np.uint8), np.array([5, 6, 5, 7], np.uint8), 2).tolist()
     [0, 2]
     """
     first = np.full(number, -1, dtype=np.int64)

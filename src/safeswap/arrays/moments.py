@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import fsum
 
 import numpy as np
-from numba import njit
+from safeswap.arrays.compiled import njit
 
 from safeswap.arrays.types import Floats, Int64s
 

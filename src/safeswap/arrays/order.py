@@ -19,8 +19,8 @@ _WORTH_BUCKETS = 20_000
 def draw_prefix(identity: npt.NDArray[np.int64] | Words, key: bytes, share: float) -> Rows:
     """Return the rows whose draw is among the lowest ``share`` of all possible draws, in the order of their draws.
 
-    >>> rows = prefix(np.arange(1000), bytes(32), 1.0)
-    >>> sorted(rows.tolist()) == list(range(1000)), len(prefix(np.arange(1000), bytes(32), 0.1)) < 200
+    >>> rows = draw_prefix(np.arange(1000), bytes(32), 1.0)
+    >>> sorted(rows.tolist()) == list(range(1000)), len(draw_prefix(np.arange(1000), bytes(32), 0.1)) < 200
     (True, True)
     """
     threshold = np.uint64(min(int(share * 2.0**64), 2**64 - 1))
@@ -55,7 +55,7 @@ def draw_weighted(identity: npt.NDArray[np.int64] | Words, key: bytes, weights: 
 def draw_arrivals(draws: Words, weights: npt.NDArray[np.float64] | float) -> npt.NDArray[np.float64]:
     """Return each record's arrival time in the race: exponential, from its draw, earlier for larger weights.
 
-    >>> arrivals(np.array([0, 2**63], np.uint64), 2.0).round(4).tolist()
+    >>> draw_arrivals(np.array([0, 2**63], np.uint64), 2.0).round(4).tolist()
     [0.0, 0.3466]
     """
     uniform = (draws >> np.uint64(11)).astype(np.float64) * 2.0**-53
@@ -66,7 +66,7 @@ def draw_arrivals(draws: Words, weights: npt.NDArray[np.float64] | float) -> npt
 def as_sortable(times: npt.NDArray[np.float64]) -> Words:
     """Map non-negative times to integers in the same order, for engines that sort integers.
 
-    >>> sortable(np.array([0.0, 0.25, 3.0])).argsort().tolist()
+    >>> as_sortable(np.array([0.0, 0.25, 3.0])).argsort().tolist()
     [0, 1, 2]
     """
     return np.ascontiguousarray(times).view(np.uint64)

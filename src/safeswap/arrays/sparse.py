@@ -257,7 +257,7 @@ def add_up(ranks: Int64s, sizes: Int64s, number: int) -> Int64s:
 def count_distinct(codes: Codes) -> tuple[UInt64s, Int64s]:
     """Return the distinct codes in ascending order, and their counts.
 
-    >>> values, counts = distinct(np.array([7, 3, 7], dtype=np.uint64))
+    >>> values, counts = count_distinct(np.array([7, 3, 7], dtype=np.uint64))
     >>> values.tolist(), counts.tolist()
     ([3, 7], [1, 2])
     """
@@ -276,7 +276,7 @@ def count_distinct(codes: Codes) -> tuple[UInt64s, Int64s]:
 def count_joint(before: Codes, after: Codes) -> tuple[UInt64s, Int64s, Int64s]:
     """Return the codes that occur on either side, in ascending order, and their counts on both.
 
-    >>> values, first, second = joint(np.array([7, 3, 7], np.uint64), np.array([9, 7], np.uint64))
+    >>> values, first, second = count_joint(np.array([7, 3, 7], np.uint64), np.array([9, 7], np.uint64))
     >>> values.tolist(), first.tolist(), second.tolist()
     ([3, 7, 9], [1, 2, 0], [0, 1, 1])
     """
@@ -329,7 +329,7 @@ def tally_among(codes: Codes, skipped: npt.NDArray[np.bool_], wanted: UInt64s) -
 def count_occurrences(codes: Codes) -> Int32s:
     """Return, for each record, the number of records with its code.
 
-    >>> occurrences(np.array([7, 3, 7], dtype=np.uint64)).tolist()
+    >>> count_occurrences(np.array([7, 3, 7], dtype=np.uint64)).tolist()
     [2, 1, 2]
     """
     if not is_worth_compiling(_SORTING * codes.size):
@@ -346,7 +346,7 @@ def count_occurrences(codes: Codes) -> Int32s:
 def rank_codes(codes: Codes) -> tuple[UInt64s, int]:
     """Return the rank of each record's code among the distinct codes, and their number.
 
-    >>> rank, number = ranks(np.array([7, 3, 7], dtype=np.uint64))
+    >>> rank, number = rank_codes(np.array([7, 3, 7], dtype=np.uint64))
     >>> rank.tolist(), number
     ([1, 0, 1], 2)
     """
@@ -367,7 +367,7 @@ def rank_codes(codes: Codes) -> tuple[UInt64s, int]:
 def unscramble(keys: UInt64s) -> UInt64s:
     """Invert :func:`scramble`.
 
-    >>> unscrambled(np.array([scramble(np.uint64(7))])).tolist()
+    >>> unscramble(np.array([scramble(np.uint64(7))])).tolist()
     [7]
     """
     codes = keys ^ (keys >> HALF)

@@ -51,7 +51,7 @@ def line_sums(values: npt.NDArray[np.integer], ids: Int32s, number: int) -> Int6
 def list_largest_margins(ways: int) -> tuple[Axes, ...]:
     """Return the axes of all (n−1)-way margins; for a one-way table, its total.
 
-    >>> all_but_one(3), all_but_one(1)
+    >>> list_largest_margins(3), list_largest_margins(1)
     (((0, 1), (0, 2), (1, 2)), ((),))
     """
     return tuple(combinations(range(ways), ways - 1))
@@ -60,7 +60,7 @@ def list_largest_margins(ways: int) -> tuple[Axes, ...]:
 def drop_implied_margins(keep: Sequence[Axes]) -> tuple[Axes, ...]:
     """Return the margins that no other margin implies, each once and in order.
 
-    >>> largest_only([(0,), (1, 0), (2,), (2,)])
+    >>> drop_implied_margins([(0,), (1, 0), (2,), (2,)])
     ((0, 1), (2,))
     """
     distinct = list(dict.fromkeys(tuple(sorted(axes)) for axes in keep))

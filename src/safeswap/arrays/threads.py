@@ -15,7 +15,7 @@ _WORTH_A_THREAD = 1 << 17
 def split_runs(records: int) -> list[tuple[int, int]]:
     """Divide the records into runs, one per thread worth starting (``NUMBA_NUM_THREADS`` at most).
 
-    >>> spans(10)
+    >>> split_runs(10)
     [(0, 10)]
     """
     count = max(1, min(_most_threads(), records // _WORTH_A_THREAD)) if records >= 2 * _WORTH_A_THREAD else 1

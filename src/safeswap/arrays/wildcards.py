@@ -27,9 +27,9 @@ def published_sizes(found: Classes, keys: Sequence[int]) -> Sizes:
 
     A class that lacks one of these keys does not count: a blanked record protects no other.
 
-    >>> from safeswap.arrays.combinations import classes
+    >>> from safeswap.arrays.combinations import group_records
     >>> town, job = np.array([0, 0, 1, 2], np.uint8), np.array([0, 1, 1, 1], np.uint8)
-    >>> published_sizes(classes([town, job], [3, 2], [2, 9]), [0, 1]).tolist()
+    >>> published_sizes(group_records([town, job], [3, 2], [2, 9]), [0, 1]).tolist()
     [1, 1, 1, 3]
     """
     patterns = sum((found.is_blank(key).astype(np.int64) << place for place, key in enumerate(keys)), start=np.int64(0))
@@ -50,9 +50,9 @@ def published_sizes(found: Classes, keys: Sequence[int]) -> Sizes:
 def matching_sizes(found: Classes, keys: Sequence[int]) -> Sizes:
     """Return, for each class, the total size of the classes that match it over some keys, itself included.
 
-    >>> from safeswap.arrays.combinations import classes
+    >>> from safeswap.arrays.combinations import group_records
     >>> town, job = np.array([0, 0, 1, 2], np.uint8), np.array([0, 1, 1, 1], np.uint8)
-    >>> matching_sizes(classes([town, job], [3, 2], [2, 9]), [0, 1]).tolist()
+    >>> matching_sizes(group_records([town, job], [3, 2], [2, 9]), [0, 1]).tolist()
     [1, 2, 2, 3]
     """
     codes, possible = cell_codes(found, keys)

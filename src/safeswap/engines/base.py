@@ -358,7 +358,7 @@ def order_classes(
 def number_labels(labels: Int64s) -> Int64s:
     """Number the combinations, in ascending order.
 
-    >>> dense(np.array([[3, 1], [2, 9], [3, 1]])).tolist()
+    >>> number_labels(np.array([[3, 1], [2, 9], [3, 1]])).tolist()
     [1, 0, 1]
     """
     if not labels.size:

@@ -31,7 +31,7 @@ def code_columns(files: ParquetFiles, names: Sequence[str]) -> dict[str, Coded]:
     >>> from safeswap.files.parquet import open_parquet
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "x.parquet"
     >>> pyarrow.parquet.write_table(pa.table({"Sex": ["f", "m"] * 40, "Age": [3, 1] * 40}), path)
-    >>> found = coded_columns(open_parquet(path), ["Sex", "Age"])
+    >>> found = code_columns(open_parquet(path), ["Sex", "Age"])
     >>> found["Sex"].levels.to_pylist(), found["Age"].codes[:3].tolist()
     (['f', 'm'], [0, 1, 0])
     """

@@ -21,7 +21,7 @@ def normalise_table(table: pa.Table, *, file: str = "") -> pa.Table:
     values stay as they are. Metadata are dropped: they may contain anything, such as an index or unused categories.
 
     >>> table = pa.table({"a": pa.array(["x"], type=pa.string_view())}, metadata={"made by": "somebody"})
-    >>> settled(table).schema.to_string()
+    >>> normalise_table(table).schema.to_string()
     'a: string'
     """
     _check_names(table.column_names, file)
@@ -171,7 +171,7 @@ def drop_unused_levels(table: pa.Table) -> pa.Table:
     A dictionary can list categories that no record has (any more): they would reveal what was removed.
 
     >>> column = pa.DictionaryArray.from_arrays(pa.array([1, 1]), pa.array(["gone", "here"]))
-    >>> without_unused_levels(pa.table({"a": column}))["a"].chunk(0).dictionary.to_pylist()
+    >>> drop_unused_levels(pa.table({"a": column}))["a"].chunk(0).dictionary.to_pylist()
     ['here']
     """
     columns = [_compact(column) if pa.types.is_dictionary(column.type) else column for column in table.columns]

@@ -206,7 +206,7 @@ UNSUPPORTED: tuple[tuple[bytes, str], ...] = (
 def list_writable() -> dict[str, Format]:
     """Return the suffixes that can be written, and the format of each.
 
-    >>> list(writable())
+    >>> list(list_writable())
     ['.csv', '.tsv', '.parquet', '.dta', '.sav', '.zsav']
     """
     return {suffix: each for each in FORMATS for suffix in each.written}
@@ -215,7 +215,7 @@ def list_writable() -> dict[str, Format]:
 def list_releasable() -> tuple[str, ...]:
     """Return the names of the formats that a public bundle may have.
 
-    >>> releasable()
+    >>> list_releasable()
     ('csv', 'parquet', 'dta', 'sav')
     """
     return tuple(each.released for each in FORMATS if each.released)

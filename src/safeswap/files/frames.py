@@ -221,7 +221,7 @@ def from_frame(source: Any) -> pa.Table:
 def find_handler(frame: Any) -> Native:
     """Return the handler of this type of dataframe.
 
-    >>> native_of(pa.table({"a": [1]})).name
+    >>> find_handler(pa.table({"a": [1]})).name
     'arrow'
     """
     for native in NATIVE.values():
@@ -271,7 +271,7 @@ def to_frame_like(table: pa.Table, data: Microdata) -> Any:
     >>> import pandas
     >>> from safeswap.files.read import read
     >>> data = read(pandas.DataFrame({"a": ["x", "y"]}, index=[7, 8]))
-    >>> beside(pa.table({"risk": [0.5, 1.0]}), data)["risk"].to_dict()
+    >>> to_frame_like(pa.table({"risk": [0.5, 1.0]}), data)["risk"].to_dict()
     {7: 0.5, 8: 1.0}
     """
     made = _choose_native(None, data.origin).from_arrow(table)

@@ -313,7 +313,7 @@ def list_losses(data: Writable, suffix: str, *, schema: Schema | None = None) ->
     counterparts and count as kept.
 
     >>> attribute = Attribute(name="pay", display="DOLLAR8.2")
-    >>> not_kept(Microdata(pa.table({"pay": [1.0]}), Schema(attributes=(attribute,))), ".dta")
+    >>> list_losses(Microdata(pa.table({"pay": [1.0]}), Schema(attributes=(attribute,))), ".dta")
     ('pay: the display format DOLLAR8.2 becomes %8.2f',)
     """
     schema, table = schema or _schema_of(data), as_table(data)

@@ -95,7 +95,7 @@ def to_comparable(measure: Measure, values: Floats) -> Floats:
     """Return the figures in the form in which smaller is better: magnitudes where the sign is a direction.
 
     >>> from safeswap.registry import measure
-    >>> compared(measure("adV"), np.array([-0.5, 0.25])).tolist()
+    >>> to_comparable(measure("adV"), np.array([-0.5, 0.25])).tolist()
     [0.5, 0.25]
     """
     return np.abs(values) if is_signed(measure) else values

@@ -95,7 +95,7 @@ def sharpen_intervals(
 
     >>> true = [np.array([1, 2]), np.array(3)]
     >>> low, high = [np.array([1, 1]), np.array(3)], [np.array([9, 9]), np.array(3)]
-    >>> sharpen(low, high, [(0, 1, 0)], np.array([0, 1]), true=true), low[0].tolist(), high[0].tolist()
+    >>> sharpen_intervals(low, high, [(0, 1, 0)], np.array([0, 1]), true=true), low[0].tolist(), high[0].tolist()
     (True, [1, 1], [2, 2])
     """
     open_ones, starts = find_unknowns(lower, upper)

@@ -49,7 +49,7 @@ def check_types(function: Callable[P, T]) -> Callable[P, T]:
     NumPy integers and booleans become Python's own. Annotations are resolved on the first call; a class that is
     imported for type checkers only is matched by its name.
 
-    >>> @checked
+    >>> @check_types
     ... def repeat(text: str, *, times: int = 2) -> str:
     ...     return text * times
     >>> repeat("ab", times=3)
@@ -223,7 +223,7 @@ _FORMS: Mapping[Any, Callable[[Any, tuple[Any, ...]], Any]] = {
 def describe_type(hint: Any) -> str:
     """Return a type in plain words.
 
-    >>> in_words(int | None), in_words(Literal["new", "none"]), in_words(tuple[str, ...])
+    >>> describe_type(int | None), describe_type(Literal["new", "none"]), describe_type(tuple[str, ...])
     ('a whole number or None', '"new" or "none"', 'a list of text')
     """
     origin, inner = get_origin(hint), get_args(hint)

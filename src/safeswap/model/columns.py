@@ -99,7 +99,7 @@ def flag_changes(before: pa.ChunkedArray, after: pa.ChunkedArray) -> Flags:
     """Flag the rows whose values differ; missing equals missing only. Columns of different types differ everywhere.
 
     >>> a, b = (pa.chunked_array([values]) for values in (["x", None, "y"], ["x", None, None]))
-    >>> different(a, b).tolist()
+    >>> flag_changes(a, b).tolist()
     [False, False, True]
     """
     if before.type != after.type:
@@ -164,7 +164,7 @@ def rank_column(data: Microdata, name: str) -> tuple[Codes, int]:
 
     >>> from safeswap.model.schema import Schema
     >>> schema = Schema(attributes=(Attribute(name="Rooms"),))
-    >>> codes, ranks = ranked(Microdata(pa.table({"Rooms": ["10", "9", None, "10"]}), schema), "Rooms")
+    >>> codes, ranks = rank_column(Microdata(pa.table({"Rooms": ["10", "9", None, "10"]}), schema), "Rooms")
     >>> codes.tolist(), ranks
     ([1, 0, 2, 1], 3)
     """
@@ -215,7 +215,7 @@ def to_numbers(data: Microdata, name: str) -> npt.NDArray[np.float64]:
 
     >>> from safeswap.model.schema import Schema
     >>> schema = Schema(attributes=(Attribute(name="Income", kind="numeric", missing=("-1",)),))
-    >>> numbers(Microdata(pa.table({"Income": ["12.5", None, "-1"]}), schema), "Income").tolist()
+    >>> to_numbers(Microdata(pa.table({"Income": ["12.5", None, "-1"]}), schema), "Income").tolist()
     [12.5, nan, nan]
     """
     attribute = data.schema[name]
@@ -280,7 +280,7 @@ def replace_values(column: pa.ChunkedArray, rows: Rows, values: pa.Array) -> pa.
     """Return the column with ``values[i]`` in row ``rows[i]``; rows are distinct, in any order. The type is kept.
 
     >>> column = pa.chunked_array([["a", "b"], ["c", None]])
-    >>> replaced_column(column, np.array([3, 0]), pa.array(["x", None])).to_pylist()
+    >>> replace_values(column, np.array([3, 0]), pa.array(["x", None])).to_pylist()
     [None, 'b', 'c', 'x']
     """
     if pa.types.is_dictionary(column.type) and column.num_chunks > 1:

@@ -8,7 +8,7 @@ from typing import Literal
 def plural(number: int, one: str, many: str = "") -> str:
     """Return a number with its noun, singular or plural; the plural adds an s unless it is given.
 
-    >>> several(1, "pair"), several(2000, "pair"), several(0, "cell is", "cells are")
+    >>> plural(1, "pair"), plural(2000, "pair"), plural(0, "cell is", "cells are")
     ('1 pair', '2,000 pairs', '0 cells are')
     """
     return f"{number:,} {one if number == 1 else many or one + 's'}"

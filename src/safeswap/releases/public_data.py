@@ -56,9 +56,9 @@ def to_storable(table: pa.Table, data_format: str) -> pa.Table:
 
     >>> import datetime
     >>> table = pa.table({"t": [datetime.time(12, 30)], "n": [1], "b": [True]})
-    >>> storable(table, "csv").to_pydict()
+    >>> to_storable(table, "csv").to_pydict()
     {'t': ['12:30:00.000000'], 'n': [1], 'b': [True]}
-    >>> storable(table, "dta").to_pydict()
+    >>> to_storable(table, "dta").to_pydict()
     {'t': [datetime.time(12, 30)], 'n': [1], 'b': ['true']}
     """
     for position, each in enumerate(table.schema):

@@ -43,6 +43,9 @@ from safeswap.releases.ledger import LedgerFile
 
 Past: TypeAlias = tuple[PastStep, ...]
 
+_MISSING_TEXTS = pa.array(["", "nan"], pa.large_string())  # an empty text and NaN are missing in some format
+_TIME = r"^\d{4}-\d\d-\d\d[t ]\d\d:\d\d:\d\d"
+_TRIED = 1000  # records by which a column of times is recognised
 _FEWEST_CHANGES = 20  # a column whose value changes less often from record to record may occur in any file
 _SEALED_SIZE = 1024  # sealed steps are padded to multiples of this: their length tells nothing
 
@@ -263,7 +266,7 @@ def _name_columns_of(path: Path, names: Sequence[str], register: Register) -> li
 def _name_column(batches: Iterable[Words], register: Register) -> list[bytes]:
     """Name a column by its values in order; no name if it holds too little to be told from others."""
     digest, changes, last = hashlib.sha256(), 0, None
-    for words in batches:
+    for words in filter(len, batches):
         digest.update(words.tobytes())
         changes += int(np.count_nonzero(words[1:] != words[:-1])) + (last is not None and last != words[0])
         last = words[-1]
@@ -274,17 +277,33 @@ def _hash_column(column: pa.ChunkedArray, register: Register) -> Words:
     """Return a word per record that does not depend on how a format writes the value."""
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if pa.types.is_float16(kind) or pa.types.is_float32(kind):
-        column = column.cast(pa.float32()).cast(pa.string())  # 0.1, not what a longer number makes of it
-    elif (pa.types.is_string(kind) or pa.types.is_large_string(kind)) and _has_empty(column):
-        text = column.cast(pa.large_string())  # most formats know no difference between empty and missing
-        column = pc.if_else(pc.equal(pc.utf8_trim_whitespace(text), ""), pa.scalar(None, pa.large_string()), text)
+        numbers = column.cast(pa.float32())
+        column = pc.if_else(pc.is_nan(numbers), None, numbers).cast(pa.string())  # 0.1, not 0.100000001490116
+    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_binary(kind)):
+        column = _normalise_texts(column)
     return hash_values(column, derive(register.secret, "values"))
 
 
-def _has_empty(column: pa.ChunkedArray) -> bool:
+def _normalise_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return values as text in one spelling: formats differ in case, in missing values and in how they write times.
+
+    >>> _normalise_texts(pa.chunked_array([["True", " ", "NaN", "2020-01-01T00:00:00.000", "2020-01-01 12:30:00"]]))[0]
+    <pyarrow.LargeStringScalar: 'true'>
+    """
     if pa.types.is_dictionary(column.type):
-        return any(_has_empty(pa.chunked_array([chunk.dictionary])) for chunk in column.chunks)
-    return bool(pc.any(pc.equal(pc.utf8_trim_whitespace(column), "")).as_py())
+        chunks = [
+            pa.DictionaryArray.from_arrays(
+                chunk.indices, _normalise_texts(pa.chunked_array([chunk.dictionary])).combine_chunks()
+            )
+            for chunk in column.chunks
+        ]
+        return pa.chunked_array(chunks) if chunks else column
+    text = pc.utf8_lower(pc.utf8_trim_whitespace(column.cast(pa.large_string())))
+    if pc.any(pc.match_substring_regex(text.slice(0, _TRIED), _TIME)).as_py():
+        text = pc.replace_substring_regex(text, r"^(\d{4}-\d\d-\d\d)[t ](\d\d:\d\d:\d\d)", r"\1 \2")
+        text = pc.replace_substring_regex(text, r"^(.{19})\.0*([0-9]*?)0*z?$", r"\1.\2")
+        text = pc.replace_substring_regex(text, r"( 00:00:00)?\.?$", "")
+    return pc.if_else(pc.is_in(text, value_set=_MISSING_TEXTS), None, text)
 
 
 def _digest(register: Register, kind: str, content: bytes) -> bytes:

@@ -17,7 +17,7 @@ assert "numba" not in sys.modules
 from numba.core import caching
 caching.CacheImpl._locator_classes = []
 warnings.simplefilter("always")
-print(pairing.deal(np.array([0, 1], np.uint32), np.array([[0, 1, 1]]), 2).tolist(), int(sparse.scramble(0)))
+print(pairing.assign_moves(np.array([0, 1], np.uint32), np.array([[0, 1, 1]]), 2).tolist(), int(sparse.scramble(0)))
 """
 
 

@@ -28,7 +28,7 @@ def count_within(tree: Tree, queries: Floats, radii: Floats) -> Counts:
     """Count the points nearer than its radius for each query; a point at the radius itself is not counted.
 
     >>> tree = build(np.array([[0.0], [1.0], [3.0]]))
-    >>> counts_within(tree, np.array([[0.5], [3.0]]), np.array([0.6, 2.0])).tolist()
+    >>> count_within(tree, np.array([[0.5], [3.0]]), np.array([0.6, 2.0])).tolist()
     [2, 1]
     """
     own = build(queries)
@@ -46,7 +46,7 @@ def find_nearest(tree: Tree, queries: Floats) -> tuple[Rows, Floats, Counts]:
     Of several, the first in the file is returned. Without any points it is row −1 at an infinite distance.
 
     >>> tree = build(np.array([[0.0], [1.0], [1.0]]))
-    >>> [part.tolist() for part in nearest(tree, np.array([[0.2], [2.0]]))]
+    >>> [part.tolist() for part in find_nearest(tree, np.array([[0.2], [2.0]]))]
     [[0, 1], [0.04000000000000001, 1.0], [1, 2]]
     """
     # Sorted by a tree of their own: consecutive queries visit the same nodes, which are then in the cache.

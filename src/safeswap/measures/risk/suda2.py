@@ -58,9 +58,9 @@ def minimal_uniques(found: Classes, *, most: int, missing: str = "own") -> Minim
 
     A blank is a value (own), is in no set (none, any) or matches every value (vouching).
 
-    >>> from safeswap.arrays.combinations import classes
+    >>> from safeswap.arrays.combinations import group_records
     >>> town, job = np.array([0, 0, 1, 1, 2], np.uint8), np.array([0, 1, 0, 0, 0], np.uint8)
-    >>> unique = minimal_uniques(classes([town, job], [3, 2], [9, 9]), most=2)
+    >>> unique = minimal_uniques(group_records([town, job], [3, 2], [9, 9]), most=2)
     >>> sorted(zip(unique.classes.tolist(), unique.masks.tolist()))
     [(0, 3), (1, 2), (3, 1)]
     """

@@ -32,6 +32,7 @@ from safeswap.model.schema import Schema
 from safeswap.model.text import plural
 
 _PRODUCTS = 1 << 14
+_MOST_IN_PARTS = 16  # attributes
 """Multiplications at a time."""
 
 
@@ -147,9 +148,12 @@ def _mix(deviates: Floats, root: Floats) -> Floats:
     """Return the product, in which a record has the same bits in every batch.
 
     A product with a single row is summed in another order than one with several, so that row is doubled. Products of
-    few rows at a time run on one thread: on several they would mostly wait for each other.
+    few rows at a time run on one thread: on several they would mostly wait for each other. With many attributes the
+    order of summing depends on the number of rows, so then there is one product, as there always was.
     """
     rows = deviates if len(deviates) > 1 else np.repeat(deviates, 2, axis=0)
+    if len(root) > _MOST_IN_PARTS:
+        return np.asarray(rows @ root)[: len(deviates)]
     mixed = np.empty_like(rows)
     step = max(2, _PRODUCTS // root.size)
     starts = [*range(0, len(rows) - 1, step)]

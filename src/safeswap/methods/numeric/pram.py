@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numba import njit
+from safeswap.arrays.compiled import njit
 
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Flags, Int64s, Words

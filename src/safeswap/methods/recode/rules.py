@@ -209,7 +209,7 @@ def map_values(step: Step, values: Values) -> Targets:
     """Return what each value becomes, None for missing; values that the step does not cover are left out.
 
     >>> town = Values(attribute=Attribute(name="NACE"), counts={"4711": 3, "4719": 1, "5": 1})
-    >>> targets(Truncate(attribute="NACE", characters=2), town)
+    >>> map_values(Truncate(attribute="NACE", characters=2), town)
     {'4711': '47', '4719': '47'}
     """
     absent = values.absent
@@ -231,7 +231,7 @@ def pin_ranges(step: Ranges, values: Values) -> Ranges:
     """Return the same ranges with fixed breaks and labels, which no longer depend on the data.
 
     >>> age = Values(attribute=Attribute(name="Age", kind="numeric"), counts={"1": 5, "2": 1, "3": 1, "4": 3})
-    >>> pinned_ranges(Ranges(attribute="Age", equal_count=2), age).labels
+    >>> pin_ranges(Ranges(attribute="Age", equal_count=2), age).labels
     ('<2', '>=2')
     """
     known = values.known

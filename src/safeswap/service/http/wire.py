@@ -40,7 +40,7 @@ class Wire(Strict):
 def to_datetime(seconds: float | None) -> datetime | None:
     """Convert a database time to a UTC datetime.
 
-    >>> moment(0.0).isoformat()
+    >>> to_datetime(0.0).isoformat()
     '1970-01-01T00:00:00+00:00'
     """
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC)

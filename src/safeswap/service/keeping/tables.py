@@ -34,7 +34,7 @@ _LONG = frozenset({"cells", "combinations"})
 def shorten_summary(summary: dict[str, Any]) -> dict[str, Any]:
     """Return a summary for lists, without the tables behind the figures.
 
-    >>> brief({"made": 3, "scores": [{"measure": "n_rule", "value": 0.1, "detail": [1, 2]}], "cells": [[]]})
+    >>> shorten_summary({"made": 3, "scores": [{"measure": "n_rule", "value": 0.1, "detail": [1, 2]}], "cells": [[]]})
     {'made': 3, 'scores': [{'measure': 'n_rule', 'value': 0.1}]}
     """
     kept = {name: value for name, value in summary.items() if name not in _LONG}

@@ -159,7 +159,7 @@ def to_error(reported: Mapping[str, Any]) -> SafeswapError:
     """Convert an error reported by a process to a safeswap error.
 
     >>> reported = {"error": "InputError", "code": "bad-line", "message": "line 3", "hint": "", "fields": {"line": 3}}
-    >>> type(error_of(reported)).__name__, error_of(reported).fields["line"]
+    >>> type(to_error(reported)).__name__, to_error(reported).fields["line"]
     ('InputError', 3)
     """
     clean = public_error(reported)
@@ -171,7 +171,7 @@ def to_error(reported: Mapping[str, Any]) -> SafeswapError:
 def explain_exit(code: int) -> tuple[SafeswapError, bool]:
     """Return why a process ended without a result, from its exit code, and whether a retry may help.
 
-    >>> reason_of(-signal.SIGXCPU)[0].code, reason_of(-signal.SIGKILL)[1]
+    >>> explain_exit(-signal.SIGXCPU)[0].code, explain_exit(-signal.SIGKILL)[1]
     ('too-much-time', True)
     """
     number = -code if code < 0 else 0

@@ -66,7 +66,7 @@ def refuse_long(limits: Limits, *, records: int, tables: float, hint: str = "") 
 def estimate_work(steps: Iterable[Mapping[str, Any]]) -> float:
     """Return the cost of a recipe in tables to count; a recode reads one column.
 
-    >>> work_of([{"step": "drop", "attributes": ["Name"]}])
+    >>> estimate_work([{"step": "drop", "attributes": ["Name"]}])
     1.0
     """
     from safeswap.workflow.recoding import as_recipe
