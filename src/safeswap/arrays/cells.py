@@ -78,6 +78,9 @@ def pack(
     if ranks is not None:
         columns = [table[column] for table, column in zip(ranks, columns, strict=True)]
     while prod(radices) > MOST_CELLS:
+        if len(radices) > 1 and is_dense(radices[0] * radices[1], columns[0].size):
+            columns[:2], radices[:2] = _rank_densely(columns[:2], radices[:2])
+            continue
         # The longest prefix of columns that fits becomes one column of ranks, at most as many as there are records.
         fit = next(i for i in range(len(radices), 0, -1) if prod(radices[:i]) <= MOST_CELLS)
         if fit == 1 and radices[0] <= columns[0].size:
@@ -241,6 +244,15 @@ def _check_columns(columns: Sequence[Codes], cardinalities: Sequence[int]) -> tu
     # Only a few types reach the compiled code: each combination of types costs a compilation.
     plain = [np.ascontiguousarray(c, dtype=f"uint{8 * c.dtype.itemsize}") for c in columns]
     return plain, [max(1, int(c)) for c in cardinalities]
+
+
+def _rank_densely(columns: Sequence[Codes], radices: Sequence[int]) -> tuple[list[Codes], list[int]]:
+    """Return the ranks of the cells that occur as one column: fewer than those possible, and found without a hash."""
+    codes = _pack_columns(columns, radices)
+    occurs = count_dense(codes, prod(radices)) > 0
+    number = max(1, int(np.count_nonzero(occurs)))
+    ranks = (np.cumsum(occurs) - 1).astype(np.min_scalar_type(number - 1))
+    return [ranks[codes]], [number]
 
 
 def _pack_columns(columns: Sequence[Codes], radices: Sequence[int], ranks: Sequence[Codes] | None = None) -> Codes:
