@@ -24,6 +24,11 @@ MOST_CELLS = 1 << 62
 
 _BLOCK_BYTES = 1 << 18  # codes per block: they stay in the cache from one column to the next
 _SMALL_TABLE = 1 << 16
+_TINY_TABLE = 1 << 10  # several of them fit the first-level cache
+_STREAMS = 4
+_WORTH_A_TRY = 1 << 17  # records, above which a look at whether areas nest costs little beside counting
+_MEMBERS = 8  # records of an area on average, below which it does not pay
+_GLANCE = 1 << 12
 _OUTSIDE = "a column holds a code that is not below its cardinality"
 
 
@@ -73,6 +78,9 @@ def pack(
     if ranks is not None:
         columns = [table[column] for table, column in zip(ranks, columns, strict=True)]
     while prod(radices) > MOST_CELLS:
+        if len(radices) > 1 and is_dense(radices[0] * radices[1], columns[0].size):
+            columns[:2], radices[:2] = _rank_densely(columns[:2], radices[:2])
+            continue
         # The longest prefix of columns that fits becomes one column of ranks, at most as many as there are records.
         fit = next(i for i in range(len(radices), 0, -1) if prod(radices[:i]) <= MOST_CELLS)
         if fit == 1 and radices[0] <= columns[0].size:
@@ -91,6 +99,9 @@ def count_cells(columns: Sequence[Codes], cardinalities: Sequence[int]) -> CellC
     >>> counts.codes.tolist(), counts.counts.tolist(), counts.cells
     ([2, 3], [1, 2], 6)
     """
+    nested = _count_nested(columns, cardinalities)
+    if nested is not None:
+        return nested
     codes, cells = pack(columns, cardinalities)
     return CellCounts(*_count_codes(codes, cells), cells)
 
@@ -164,12 +175,34 @@ def count_dense(codes: Codes, cells: int) -> npt.NDArray[np.int32]:
     runs = split_runs(codes.size)
     if cells * len(runs) > max(_SMALL_TABLE, codes.size // 2):
         runs = [(0, codes.size)]  # a large table per thread would cost more than the threads save
-    tables = np.zeros((len(runs), cells), np.int32)
-    run_all(lambda r: _count(codes[slice(*runs[r])], tables[r]), range(len(runs)))
-    total: npt.NDArray[np.int32] = tables[0]
-    for table in tables[1:]:
+    count, streams = (_count_in_streams, _STREAMS) if cells <= _TINY_TABLE else (_count, 1)
+    tables = np.zeros((len(runs), streams, cells), np.int32)
+    run_all(lambda r: count(codes[slice(*runs[r])], tables[r]), range(len(runs)))
+    total: npt.NDArray[np.int32] = tables[0, 0]
+    for table in tables.reshape(-1, cells)[1:]:
         total += table
     return total
+
+
+def _count_nested(columns: Sequence[Codes], cardinalities: Sequence[int]) -> CellCounts | None:
+    """Count by the last column alone if it determines all others, as a block does its tract; None if it does not."""
+    plain, radices = _check_columns(columns, cardinalities)
+    fine, areas, cells = plain[-1], radices[-1], prod(radices)
+    if fine.size < max(_WORTH_A_TRY, _MEMBERS * areas) or is_dense(cells, fine.size) or cells > MOST_CELLS:
+        return None
+    heads = [column[:_GLANCE] for column in plain]
+    if len(np.unique(heads[-1])) < len(np.unique(_pack_columns(heads, radices))) or fine.max() >= areas:
+        return None  # most often the first records tell
+    from safeswap.arrays.geography import find_parents  # large files only
+
+    parents = find_parents(fine, _pack_columns(plain[:-1], radices[:-1]), areas)
+    if parents is None:
+        return None
+    counts = count_dense(fine, areas)
+    occupied = np.flatnonzero(counts)
+    codes = parents[occupied].astype(np.uint64) * np.uint64(areas) + occupied.astype(np.uint64)
+    order = np.argsort(codes)
+    return CellCounts(codes[order], counts[occupied[order]].astype(np.int64), cells)
 
 
 def _count_codes(codes: Codes, cells: int) -> tuple[Codes, Int64s]:
@@ -211,6 +244,15 @@ def _check_columns(columns: Sequence[Codes], cardinalities: Sequence[int]) -> tu
     # Only a few types reach the compiled code: each combination of types costs a compilation.
     plain = [np.ascontiguousarray(c, dtype=f"uint{8 * c.dtype.itemsize}") for c in columns]
     return plain, [max(1, int(c)) for c in cardinalities]
+
+
+def _rank_densely(columns: Sequence[Codes], radices: Sequence[int]) -> tuple[list[Codes], list[int]]:
+    """Return the ranks of the cells that occur as one column: fewer than those possible, and found without a hash."""
+    codes = _pack_columns(columns, radices)
+    occurs = count_dense(codes, prod(radices)) > 0
+    number = max(1, int(np.count_nonzero(occurs)))
+    ranks = (np.cumsum(occurs) - 1).astype(np.min_scalar_type(number - 1))
+    return [ranks[codes]], [number]
 
 
 def _pack_columns(columns: Sequence[Codes], radices: Sequence[int], ranks: Sequence[Codes] | None = None) -> Codes:
@@ -281,9 +323,24 @@ def _fold_ranks(column, factor, table, codes):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _count(codes, table):  # type: ignore[no-untyped-def]
+def _count(codes, tables):  # type: ignore[no-untyped-def]
+    table = tables[0]
     for i in range(codes.size):
         table[codes[i]] += 1
+
+
+@njit(cache=True, nogil=True)
+def _count_in_streams(codes, tables):  # type: ignore[no-untyped-def]
+    """Count four stretches at once, each in its own table: adding to one counter again and again would wait."""
+    length = codes.size // 4
+    one, two, three, four = tables[0], tables[1], tables[2], tables[3]
+    for i in range(length):
+        one[codes[i]] += 1
+        two[codes[i + length]] += 1
+        three[codes[i + 2 * length]] += 1
+        four[codes[i + 3 * length]] += 1
+    for i in range(4 * length, codes.size):
+        one[codes[i]] += 1
 
 
 @njit(cache=True, nogil=True)

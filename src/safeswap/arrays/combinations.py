@@ -88,18 +88,18 @@ def group_records(
     codes = [column[groups.first] for column in columns]
     ranked = [each if table is None else table[each] for each, table in zip(codes, tables, strict=True)]
     values, place = sparse.merge(cells.pack(ranked, cardinalities)[0])
-    first = np.full(values.size, groups.of_record.size, np.int64)
-    np.minimum.at(first, place, groups.first)
     chosen = np.empty(values.size, np.int64)
     chosen[place] = np.arange(place.size)
+    first, numbers = groups.first[chosen], groups.sizes[chosen]
+    if values.size < place.size:  # some classes have a group in several runs
+        np.minimum.at(first, place, groups.first)
+        numbers = sparse.add_up(place, groups.sizes, values.size)
     of_record = groups.spread(place.astype(np.uint32))
     return Classes(
         columns=tuple(np.ascontiguousarray(column[chosen]) for column in ranked),
         cardinalities=tuple(cardinalities),
         blanks=tuple(blanks),
-        sizes=sparse.add_up(place, groups.sizes, values.size)
-        if weights is None
-        else np.bincount(of_record, weights, values.size),
+        sizes=numbers if weights is None else np.bincount(of_record, weights, values.size),
         first=first,
         of_record=of_record,
     )

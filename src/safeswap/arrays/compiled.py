@@ -16,6 +16,9 @@ from typing import TYPE_CHECKING, Any
 SMALL = 1 << 21
 """Work on fewer elements than this is done in NumPy, until there has been a lot of it."""
 
+SMALL_FOR_NUMBA = 1 << 19
+"""The same once a kernel has run: Numba need not be imported any more, only another kernel loaded."""
+
 _making = RLock()
 
 
@@ -31,7 +34,7 @@ def is_worth_compiling(elements: int) -> bool:
     >>> is_worth_compiling(SMALL)
     True
     """
-    if elements >= SMALL or Budget.left < elements:
+    if elements >= (SMALL_FOR_NUMBA if Kernel.is_numba_loaded else SMALL) or Budget.left < elements:
         return True
     Budget.left -= elements
     return False
@@ -62,6 +65,8 @@ class Kernel:
     the function itself, ``targetoptions`` and ``_numba_type_``.
     """
 
+    is_numba_loaded = False
+
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
         self.py_func = function
         self.targetoptions = options
@@ -82,6 +87,7 @@ class Kernel:
     def _make_dispatcher(self) -> Any:
         with _making:
             if self._dispatcher is None:
+                Kernel.is_numba_loaded = True
                 self._dispatcher = _compile(self.py_func, self.targetoptions)
         return self._dispatcher
 

@@ -80,6 +80,7 @@ def value_ranges(matrix: Any, sums: Floats, *, lower: float) -> tuple[Floats, Fl
 
     A value without an upper limit is infinite; None if there is no solution. Each search starts from the one before.
 
+    >>> from scipy import sparse
     >>> low, high = value_ranges(sparse.csr_array(np.array([[1.0, 1.0, 0.0]])), np.array([3.0]), lower=1.0)
     >>> low.tolist(), high.tolist()
     ([1.0, 1.0, 1.0], [2.0, 2.0, inf])

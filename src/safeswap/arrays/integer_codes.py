@@ -85,11 +85,19 @@ def look_up(table: npt.NDArray[Any], places: npt.NDArray[Any], out: npt.NDArray[
     """
     if places.size and not 0 <= places.min() <= places.max() < table.size:
         raise IndexError("a place is not in the table")
-    _look_up(np.ascontiguousarray(table, dtype=out.dtype), places, out)
+    take(np.ascontiguousarray(table, dtype=out.dtype), places, out)
 
 
 @njit(cache=True, nogil=True)
-def _look_up(table, places, out):  # type: ignore[no-untyped-def]
+def mark(flags, places):  # type: ignore[no-untyped-def]
+    """Set the flags at some places, which must exist."""
+    for i in range(places.size):
+        flags[places[i]] = True
+
+
+@njit(cache=True, nogil=True)
+def take(table, places, out):  # type: ignore[no-untyped-def]
+    """Write what a table has at some places, which must exist."""
     for i in range(places.size):
         out[i] = table[places[i]]
 

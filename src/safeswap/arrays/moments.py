@@ -9,8 +9,8 @@ from __future__ import annotations
 from math import fsum
 
 import numpy as np
-from safeswap.arrays.compiled import njit
 
+from safeswap.arrays.compiled import njit
 from safeswap.arrays.types import Floats, Int64s
 
 _WORTH_COMPILING = 10_000

@@ -150,7 +150,7 @@ class Kernel(Protocol):
         """The added column that holds the position of another record of the batch, or −1; empty if there is none."""
         ...
 
-    def __call__(self, bounds: Int64s, columns: Mapping[str, Integers]) -> Mapping[str, Int64s]:
+    def __call__(self, bounds: Int64s, columns: Mapping[str, Integers]) -> Mapping[str, Integers]:
         """Return the new columns. Group g spans the positions from ``bounds[g]`` to ``bounds[g + 1]``."""
         ...
 

@@ -39,6 +39,9 @@ from safeswap.model.spec import Targeting
 _WHOLE_FILE = 100_000
 """Up to this many records the whole order is computed at once; above, only the prefix needed."""
 
+_CELLS_PER_RECORD = 16
+"""Up to so many possible cells per record, an array of flags is looked up faster than a hash table."""
+
 
 class MemoryRecords:
     """The records of data in memory; the reference for other engines."""
@@ -132,9 +135,11 @@ class MemoryRecords:
         if derive is not None:
             added = dict(derive(draws, columns))
             if KEEP in added:
-                kept = np.flatnonzero(added.pop(KEEP))
-                rows, draws = rows[kept], draws[kept]
-                columns, added = ({n: column[kept] for n, column in part.items()} for part in (columns, added))
+                flags = added.pop(KEEP)
+                if not flags.all():
+                    kept = np.flatnonzero(flags)
+                    rows, draws = rows[kept], draws[kept]
+                    columns, added = ({n: column[kept] for n, column in part.items()} for part in (columns, added))
             columns |= added
         return MemoryTable(
             rows, draws, columns, bounds, lambda some: keyed.encrypt(order.as_blocks(self.identity[some]), key)
@@ -174,14 +179,16 @@ class MemoryTable:
     def map_groups(self, by: Names, order: Names, kernel: Kernel) -> MemoryTable:
         """Sort and run the kernel on all groups at once."""
         places = self._sort((*by, *order))
-        groups = self._pack(by)[places]
-        bounds = np.flatnonzero(np.r_[True, groups[1:] != groups[:-1], True]) if len(groups) else np.zeros(1, np.int64)
-        added = dict(kernel(bounds, {name: self._columns[name][places] for name in kernel.needs}))
+        columns = {name: self._columns[name][places] for name in dict.fromkeys((*by, *kernel.needs))}
+        begins = np.ones(len(places) + 1, dtype=np.bool_)
+        begins[1:-1] = np.logical_or.reduce([columns[name][1:] != columns[name][:-1] for name in by])
+        bounds = np.flatnonzero(begins)
+        added = dict(kernel(bounds, columns))
         rows, draws = self._rows[places], self._draws[places]
         if kernel.partner:
             partner = added[kernel.partner]
             added[kernel.partner] = np.where(partner < 0, -1, rows[partner])
-        kept = {name: self._columns[name][places] for name in by}
+        kept = {name: columns[name] for name in by}
         bounds_of = {name: bound for name, bound in self._bounds.items() if name in by}
         return MemoryTable(rows, draws, {**kept, **added}, bounds_of, self._encrypt)
 
@@ -275,6 +282,10 @@ def _flag_cells(among: CellSet, columns: Sequence[Codes], sizes: Sequence[int]) 
     if prod(sizes) > cells.MOST_CELLS:
         return among.flags(columns)
     packed = np.ravel_multi_index(tuple(among.rows.T), tuple(sizes))
+    if prod(sizes) <= _CELLS_PER_RECORD * len(columns[0]):
+        is_wanted = np.zeros(prod(sizes), dtype=np.bool_)
+        is_wanted[packed] = True
+        return is_wanted[cells.pack(columns, sizes)[0]]
     return CellSet(("packed",), packed.reshape(-1, 1)).flags([cells.pack(columns, sizes)[0]])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from safeswap.arrays.types import Codes
+from safeswap.arrays.compiled import is_worth_compiling
+from safeswap.arrays.types import Codes, Flags
 from safeswap.errors import InternalError, SpecError
 from safeswap.model.checked import check_field_types, check_types
 from safeswap.model.schema import Schema
@@ -18,6 +19,9 @@ from safeswap.model.text import plural
 
 _WORTH_A_TABLE = 1 << 17
 """Above this many records, loading compiled code to number them pays off."""
+
+_TABLE_COST = 4
+"""Coding by a table takes NumPy as long as so many simple passes."""
 
 
 def smallest_code_type(levels: int) -> np.dtype[Any]:
@@ -205,8 +209,10 @@ def _code_short_integers(column: pa.ChunkedArray) -> Coded:
     bits = column.type.bit_width
     dtype = np.dtype(f"u{bits // 8}")
     present = np.zeros(1 << bits, dtype=np.bool_)
+    is_large = is_worth_compiling(_TABLE_COST * len(column))
+    mark, take = _compiled_passes() if is_large else (_mark, _take)
     for chunk in column.chunks:
-        present[chunk.to_numpy().view(dtype)] = True
+        mark(present, chunk.to_numpy().view(dtype))
     used = np.flatnonzero(present).astype(dtype).view(column.type.to_pandas_dtype())
     levels = np.sort(used)
     code_of: Codes = np.zeros(1 << bits, dtype=smallest_code_type(len(levels)))
@@ -214,9 +220,23 @@ def _code_short_integers(column: pa.ChunkedArray) -> Coded:
     codes: Codes = np.empty(len(column), dtype=code_of.dtype)
     start = 0
     for chunk in column.chunks:
-        np.take(code_of, chunk.to_numpy().view(dtype), out=codes[start : start + len(chunk)], mode="clip")
+        take(code_of, chunk.to_numpy().view(dtype), codes[start : start + len(chunk)])
         start += len(chunk)
     return Coded(codes, pa.array(levels, type=column.type), has_missing=False)
+
+
+def _compiled_passes() -> tuple[Callable[..., None], Callable[..., None]]:
+    from safeswap.arrays.integer_codes import mark, take
+
+    return mark, take
+
+
+def _mark(flags: Flags, places: Codes) -> None:
+    flags[places] = True
+
+
+def _take(table: Codes, places: Codes, out: Codes) -> None:
+    np.take(table, places, out=out, mode="clip")
 
 
 def _code_long_integers(column: pa.ChunkedArray) -> Coded:

@@ -154,3 +154,30 @@ def test_kernels_may_be_called_from_many_threads_at_once(cardinality: int) -> No
         found = list(pool.map(lambda codes: cells.record_cell_counts([codes], [cardinality]), files))
     for mine, plain in zip(found, expected, strict=True):
         np.testing.assert_array_equal(mine, plain)
+
+
+@pytest.mark.parametrize("straddling", [None, 17, 139_999])
+def test_nested_areas_are_counted_as_any_other_cells(straddling: int | None) -> None:
+    rng = np.random.default_rng(1990)
+    parent = rng.integers(0, 900, 5_000).astype(np.uint16)
+    block = rng.integers(0, 4_990, 140_000).astype(np.uint16)  # some blocks are empty
+    columns = [(parent % 30).astype(np.uint8)[block], parent[block], block]
+    if straddling is not None:
+        columns[1][straddling] = (columns[1][straddling] + 30) % 900
+    counted = cells.count_cells(columns, [30, 900, 5_000])
+    expected, times = np.unique(np.stack(columns, axis=1), axis=0, return_counts=True)
+    np.testing.assert_array_equal(np.stack(np.unravel_index(counted.codes, (30, 900, 5_000)), axis=1), expected)
+    np.testing.assert_array_equal(counted.counts, times)
+
+
+def test_a_nested_area_outside_its_cardinality_is_refused() -> None:
+    block = np.repeat(np.arange(1_000, dtype=np.uint16), 200)
+    with pytest.raises(ValueError, match="not below"):
+        cells.count_cells([block, block, block], [1_000, 1_000, 999])
+
+
+@pytest.mark.parametrize("records", [3 * 2**20, 3 * 2**20 + 1, 3 * 2**20 + 3])
+@pytest.mark.parametrize("number", [2, 1_024, 1_025])
+def test_few_cells_are_counted_exactly(records: int, number: int) -> None:
+    codes = (np.random.default_rng(records).random(records) ** 9 * number).astype(np.uint16)
+    np.testing.assert_array_equal(cells.count_dense(codes, number), np.bincount(codes, minlength=number))

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safeswap.arrays import cells, keyed, matching, order, pairing, sparse
-from safeswap.arrays.compiled import SMALL, Budget, is_worth_compiling
+from safeswap.arrays.compiled import SMALL, SMALL_FOR_NUMBA, Budget, Kernel, is_worth_compiling
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -117,7 +117,10 @@ def test_expected_pairs_are_alike_to_the_last_bit(seed: int, strata: int, column
 
 
 def test_much_work_is_compiled_at_once_and_little_work_when_it_adds_up() -> None:
-    with patch.object(Budget, "left", SMALL):
+    with patch.object(Budget, "left", SMALL), patch.object(Kernel, "is_numba_loaded", new=True):
+        assert is_worth_compiling(SMALL_FOR_NUMBA)
+        assert not is_worth_compiling(SMALL_FOR_NUMBA - 1)
+    with patch.object(Budget, "left", SMALL), patch.object(Kernel, "is_numba_loaded", new=False):
         assert is_worth_compiling(SMALL)
         assert not is_worth_compiling(SMALL - 1)
         assert is_worth_compiling(2)

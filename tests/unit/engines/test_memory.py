@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safeswap.arrays import order
+from safeswap.arrays.cell_set import CellSet
 from safeswap.engines import memory
 from safeswap.engines.base import Constraint, PairRequest
 from safeswap.engines.memory import MemoryRecords, exchange
@@ -179,3 +180,16 @@ def test_exchanging_twice_gives_the_file_back(rows: list[int], pairs: int) -> No
     twice = exchange(once, ("x", "y"), chosen)
     assert once.table.equals(data.table) == (pairs == 0)
     assert twice.table.equals(data.table)
+
+
+@pytest.mark.parametrize("most", [0, memory._CELLS_PER_RECORD])
+def test_records_of_some_cells_are_flagged_by_an_array_or_a_hash_table(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "_CELLS_PER_RECORD", most)
+    rng = np.random.default_rng(6)
+    columns = [rng.integers(0, size, 500).astype(np.uint8) for size in (7, 11)]
+    wanted = CellSet(("a", "b"), np.array([[0, 0], [6, 10], [3, 4]]))
+    flags = memory._flag_cells(wanted, columns, (7, 11))
+    pairs = zip(columns[0].tolist(), columns[1].tolist(), strict=True)
+    assert flags.tolist() == [pair in {(0, 0), (6, 10), (3, 4)} for pair in pairs]

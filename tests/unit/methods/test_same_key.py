@@ -17,7 +17,14 @@ from safeswap.arrays.cell_set import CellSet
 from safeswap.engines.base import DRAW
 from safeswap.engines.memory import MemoryRecords
 from safeswap.methods.edit_1990 import method
-from safeswap.methods.edit_1990.same_key import RESERVED_FROM, Sampling, count_matched, draw_limit, find_partners
+from safeswap.methods.edit_1990.same_key import (
+    RESERVED_FROM,
+    Sampling,
+    _number,
+    count_matched,
+    draw_limit,
+    find_partners,
+)
 from safeswap.methods.edit_1990.spec import Edit1990Spec
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
@@ -216,3 +223,12 @@ def test_counting_does_what_finding_does():
         counts[sampled - expected] += 1
         assert count_matched(codes, areas, sampled) == expected
     assert len(counts) > 1  # some were left alone, some were not
+
+
+@pytest.mark.parametrize("scale", [1, 2**40])
+def test_areas_of_one_number_are_those_that_agree_in_every_code(scale):
+    rng = np.random.default_rng(3)
+    columns = [rng.integers(-4, 5, 300) * scale for _ in range(3)]
+    numbers = _number(columns)
+    labels = list(zip(*(column.tolist() for column in columns), strict=True))
+    assert len(set(zip(labels, numbers.tolist(), strict=True))) == len(set(labels)) == len(set(numbers.tolist()))

@@ -100,3 +100,15 @@ def test_dictionaries_that_outgrow_their_indices_together_are_read_all_the_same(
     ]
     data = ss.read(pa.table({"code": pa.chunked_array(parts)}))
     assert data.table["code"].to_pylist() == [value for part in parts for value in part.to_pylist()]
+
+
+@pytest.mark.parametrize("kind", ["int8", "uint8", "int16", "uint16"])
+def test_short_integers_of_a_large_file_are_coded_as_those_of_a_small_one(kind: str) -> None:
+    limits = np.iinfo(kind)
+    values = np.random.default_rng(8).integers(limits.min, limits.max, 600_000, dtype=kind, endpoint=True) // 3
+    column = pa.chunked_array([values[:250_001], values[:0], values[250_001:]])
+    levels, codes = np.unique(values, return_inverse=True)
+    coded = code_column(column)
+    np.testing.assert_array_equal(coded.levels.to_numpy(), levels)
+    np.testing.assert_array_equal(coded.codes, codes)
+    np.testing.assert_array_equal(code_column(column.slice(0, 1_000)).levels.to_numpy(), np.unique(values[:1_000]))

@@ -289,7 +289,7 @@ class GroupRun:
             added[self.kernel.partner] = (partner >= 0).astype(np.int64)
         words = [pa.array(rows.column(j).to_numpy()) for j in (1, 2)]
         groups = [columns[name] for name in self.read[: self.width]]
-        numbers = [pa.array(column) for column in (*groups, *(added[name] for name in self.kernel.adds))]
+        numbers = [pa.array(column, pa.int64()) for column in (*groups, *(added[name] for name in self.kernel.adds))]
         names = [rows.column_names[0], PARTNER, "h", "l", *(f"c{j}" for j in range(len(numbers)))]
         return pa.RecordBatch.from_arrays([own, mates, *words, *numbers], names=names)
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import ClassVar
 
 import numpy as np
@@ -95,7 +96,7 @@ class SameKeyPartners:
         own = ("mate", "first", "outside", "inside", "sampled", "alone", "short", "in_small")
         return (*own, *(f"within{i}" for i in range(len(self.levels))))
 
-    def __call__(self, bounds: Int64s, columns: Mapping[str, Integers]) -> Mapping[str, Int64s]:
+    def __call__(self, bounds: Int64s, columns: Mapping[str, Integers]) -> Mapping[str, Integers]:
         """Return the partner of each record, and counts of how it was found as flags to be summed."""
         kinds = columns["kind"].astype(np.uint8, copy=False)
         mate, outside, short = find_partners(bounds, kinds, _number([columns[name] for name in self.across]))
@@ -114,13 +115,19 @@ class SameKeyPartners:
         for i, names in enumerate(self.levels):
             same = [columns[name] == columns[name][mate] for name in names]
             flags[f"within{i}"] = np.logical_and.reduce([first, *same])
-        return {"mate": mate, **{name: flag.astype(np.int64) for name, flag in flags.items()}}
+        return {"mate": mate, **{name: flag.view(np.uint8) for name, flag in flags.items()}}
 
 
 def _number(columns: list[Integers]) -> Int64s:
     """Return one number for each combination, comparable within this call only."""
-    numbers = columns[0].astype(np.int64, copy=False)
-    for column in columns[1:]:
+    spans = [(int(column.min(initial=0)), int(column.max(initial=0))) for column in columns]
+    widths = [most - least + 1 for least, most in spans]
+    numbers = np.zeros(len(columns[0]), dtype=np.int64)
+    if prod(widths) <= cells.MOST_CELLS:
+        for column, (least, _), width in zip(columns, spans, widths, strict=True):
+            numbers = numbers * width + (column.astype(np.int64) - least)
+        return numbers
+    for column in columns:
         known = [np.unique(each, return_inverse=True) for each in (numbers, column)]
         numbers = known[0][1] * len(known[1][0]) + known[1][1]
     return numbers

@@ -14,8 +14,8 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from safeswap.arrays.compiled import njit
 
+from safeswap.arrays.compiled import njit
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Flags, Int64s, Words
 from safeswap.errors import SpecError
