@@ -35,7 +35,7 @@ import pyarrow.compute as pc
 from safeswap.arrays.keyed import derive
 from safeswap.files.parquet import open_parquet
 from safeswap.model.columns import same_memory
-from safeswap.model.ledger import Words, hash_values
+from safeswap.model.ledger import Ledger, Words, hash_values
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata, PastStep
 from safeswap.on_disk.job import Announcement
@@ -92,11 +92,11 @@ class FileRegister:
 
     def read(self, names: Sequence[bytes]) -> list[Past]:
         """Return the steps of the names that are known, in the order in which they were entered."""
-        return [_load_steps(content) for content in self.ledger.read_maskings(names)]
+        return [load_steps(content) for content in self.ledger.read_maskings(names)]
 
     def write(self, entries: Mapping[bytes, Past]) -> None:
         """Add entries durably, except those whose name is known."""
-        self.ledger.write_maskings({name: _dump_steps(past) for name, past in entries.items()})
+        self.ledger.write_maskings({name: dump_steps(past) for name, past in entries.items()})
 
 
 @dataclass(frozen=True)
@@ -128,12 +128,23 @@ EXPORTED = MemoryRegister()
 
 def find_past(data: Microdata, register: Register | None, *, digest: str = "") -> Past:
     """Return all known steps of a file, by its content, its bytes and what was done since it was read."""
-    table = data.table if data.first is None else data.first
     found: list[Past] = []
     for each in (EXPORTED, *([] if register is None else [register])):
         if not each.is_empty:
-            found += each.read([*_name_bytes(digest, each), *_name_all(table, each)])
+            found += each.read(list_names(data, each, digest=digest))
     return join_pasts([*found, data.past])
+
+
+def list_names(data: Microdata, register: Register, *, digest: str = "") -> list[bytes]:
+    """Return every name by which a register may know a file: its bytes, its records, its columns."""
+    table = data.table if data.first is None else data.first
+    return [*_name_bytes(digest, register), *_name_all(table, register)]
+
+
+def registers_of(ledger: Ledger) -> tuple[Register, ...]:
+    """Return the registers that learn of a release: the one in the ledger file, or those that the ledger brings."""
+    found: tuple[Register, ...] = getattr(ledger, "registers", ())
+    return (FileRegister(ledger),) if isinstance(ledger, LedgerFile) else found
 
 
 def with_known_past(masked: Masked, register: Register | None, *, digest: str = "") -> Masked:
@@ -291,11 +302,13 @@ def _digest(register: Register, kind: str, content: bytes) -> bytes:
     return hashlib.blake2b(content, digest_size=32, key=derive(register.secret, kind)).digest()
 
 
-def _dump_steps(past: Past) -> bytes:
+def dump_steps(past: Past) -> bytes:
+    """Return steps as bytes to be sealed."""
     text = json.dumps([asdict(step) for step in past]).encode()
     return text + b" " * (-len(text) % _SEALED_SIZE)
 
 
-def _load_steps(content: bytes) -> Past:
+def load_steps(content: bytes) -> Past:
+    """Return the steps that :func:`dump_steps` wrote."""
     steps: list[dict[str, Any]] = json.loads(content)
     return tuple(PastStep(**{**step, "attributes": tuple(step["attributes"])}) for step in steps)
