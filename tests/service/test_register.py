@@ -6,6 +6,7 @@ import io
 import json
 import random
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -13,13 +14,17 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import func, select, text
+from tests.hand_made import KEY
 from tests.service.at_work import SPEC, do_jobs, project_with_data, request_of, survey
-from tests.service.serving import Running
+from tests.service.serving import Running, running
 
+from safeswap import workflow
+from safeswap.releases.ledger import configured_ledger
 from safeswap.service.keeping import register, retention
 from safeswap.service.keeping.database import new_id
 from safeswap.service.keeping.tables import maskings
 from safeswap.service.keeping.vault import MAGIC
+from safeswap.workflow.masking import keep
 
 API = "/api/v1"
 SWAP = "Data swapping between random pairs of records"
@@ -210,3 +215,44 @@ def test_deleting_the_project_keeps_what_its_file_went_through(town):
     content = read_from(bundle_of(town, project), "data.csv")
     assert retention.delete_project(town.service.database, town.service.store, project)
     assert facts_of(by_pram(town, upload(town, content)))["method"] == BOTH
+
+
+SWAPPED = {"method": "swap", "swap": ["tenure"], "rate": 0.3}
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Running]:
+    """A service that shares the ledger file of Python and the command line."""
+    (tmp_path / "service").mkdir()
+    with running(tmp_path / "service", agency_ledger=configured_ledger().path) as here:
+        yield here
+
+
+def test_what_was_done_on_the_command_line_is_told(desk, tmp_path):
+    (tmp_path / "survey.csv").write_bytes(survey(seed=705, records=80))
+    masked = workflow.mask(workflow.read(tmp_path / "survey.csv", identifier="id"), SWAPPED, key=KEY)
+    for form in ("csv", "parquet"):
+        path = tmp_path / f"masked.{form}"
+        keep(masked, path, audit=tmp_path / "audit", source=tmp_path / "survey.csv")
+        assert facts_of(by_pram(desk, upload(desk, path.read_bytes(), path.name)))["method"] == BOTH
+    plain = upload(desk, survey(seed=705, records=80))
+    assert facts_of(by_pram(desk, plain))["method"] == PRAM
+
+
+def test_the_command_line_tells_what_was_done_in_the_service(desk, tmp_path):
+    project = project_with_data(desk, "ana", "olga", content=survey(seed=706, records=80))
+    path = tmp_path / "data.csv"
+    path.write_bytes(read_from(bundle_of(desk, project), "data.csv"))
+    masked = workflow.mask(workflow.read(path, identifier="id"), BY_PRAM, key=KEY)
+    done = workflow.release(masked, tmp_path / "public", audit=tmp_path / "releases", key=KEY)
+    assert json.loads((done.public / "manifest.json").read_bytes())["facts"]["method"] == BOTH
+
+
+def test_a_file_masked_with_a_seed_is_refused_here_too(desk, tmp_path):
+    (tmp_path / "survey.csv").write_bytes(survey(seed=707, records=80))
+    masked = workflow.mask(workflow.read(tmp_path / "survey.csv", identifier="id"), SWAPPED, insecure_seed=1)
+    keep(masked, tmp_path / "masked.csv", audit=tmp_path / "audit", source=tmp_path / "survey.csv")
+    ana, project = desk.client("ana"), upload(desk, (tmp_path / "masked.csv").read_bytes())
+    refused = ana.get(request_of(desk, ana, project, mask(desk, ana, project, BY_PRAM))).json()
+    assert refused["state"] == "failed"
+    assert "in a way that anyone can undo" in refused["reason"]

@@ -7,6 +7,7 @@ import errno
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -285,7 +286,7 @@ def store_data(
     They are named for the register of maskings, also by the ``digest`` of the file; ``names`` are known already.
     """
     from safeswap.files.write import write_microdata
-    from safeswap.releases.register import list_names
+    from safeswap.releases.register import enter_table, find_past, list_names
 
     context.progress(0.6, "keeping the data")
     folder = context.store.data(context.project_id, 0) / attempt_name(context.job.id, context.job.fence)
@@ -294,6 +295,9 @@ def store_data(
     write_microdata(data, folder / DATA)
     (folder / SCHEMA).write_text(data.schema.model_dump_json(exclude_defaults=True), encoding="utf-8")
     write_names(folder, list_names(data, context.register, digest=digest), carried=names)
+    # What was done on the command line is entered here too, for the jobs that look it up.
+    known = find_past(data, context.agency_register, digest=digest)
+    enter_table(replace(data, past=known), context.register)
     sync_folder(folder)
     context.progress(0.8, "describing the data")
     tolerance = int(context.project["tolerance"])

@@ -222,7 +222,8 @@ def run_mask(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
     from safeswap.reports.masking import write_masking_report
 
     masked, assessment = _mask_and_assess(context, payload)
-    enter_masked(masked, context.register)
+    for register in context.registers:
+        enter_masked(masked, register)
     context.progress(0.8, "writing the report")
     write_masking_report(masked, context.result_folder / REPORT, assessment=assessment)
     spec = request_of(payload, "measures", "attributes", "replicate")

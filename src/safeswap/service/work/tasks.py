@@ -20,6 +20,8 @@ from safeswap import workflow
 from safeswap.errors import InputError, InternalError
 from safeswap.model.key import Key
 from safeswap.model.schema import Schema
+from safeswap.releases.ledger import LedgerFile
+from safeswap.releases.register import FileRegister, Register
 from safeswap.service.keeping.database import now
 from safeswap.service.keeping.register import NewMaskings, insert_new, read_past
 from safeswap.service.keeping.store import Store, result_id
@@ -132,6 +134,17 @@ class Context:
     def register(self) -> NewMaskings:
         """The register of maskings; what is entered is known to others when the job succeeds."""
         return NewMaskings(self.vault, self.scratch)
+
+    @cached_property
+    def agency_register(self) -> FileRegister | None:
+        """The register that this service shares with Python and the command line; None if there is none."""
+        file = self.settings.agency_ledger
+        return None if file is None else FileRegister(LedgerFile(file, self.settings.agency_ledger_key))
+
+    @property
+    def registers(self) -> tuple[Register, ...]:
+        """All registers that learn of a masking."""
+        return (self.register,) if self.agency_register is None else (self.register, self.agency_register)
 
     def progress(self, fraction: float, message: str = "") -> None:
         """Report progress; raise :class:`Cancelled` if the job must stop. ``message`` holds no value of a record."""

@@ -35,7 +35,7 @@ def run(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
     masked = masked_data(context, payload)
     context.progress(0.4, "verifying and writing the bundle")
     folder = _new_folder(context.store.release(context.project_id, payload["release_id"]), context.job.fence)
-    new = ledger.NewEntry(ledger.secret_of(context.vault), registers=(context.register,))
+    new = ledger.NewEntry(ledger.secret_of(context.vault), registers=context.registers)
     published = workflow.release(
         masked,
         folder / BUNDLE,
