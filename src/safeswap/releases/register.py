@@ -272,7 +272,8 @@ def _name_rows(rows: Words, register: Register) -> bytes:
 
 def _name_columns_of(path: Path, names: Sequence[str], register: Register) -> dict[bytes, str]:
     """Return the names of some columns of Parquet files, read in batches."""
-    files, found = open_parquet(path), {}
+    files = open_parquet(path)
+    found: dict[bytes, str] = {}
     for name in names:
         if name in files.schema.names:
             batches = (pa.chunked_array([batch.column(0)]) for _, batch in files.batches([name]))
