@@ -5,16 +5,20 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import httpx
 import pytest
 from sqlalchemy import select
-from tests.service.at_work import Case, masking_of, request_of
+from tests.service.at_work import Case, masking_of, project_with_data, request_of, survey
 from tests.service.postgres import Cluster, programs
 from tests.service.serving import PASSWORD, Running, running
+from tests.service.test_register import BOTH, bundle_of, by_pram, facts_of, read_from, upload
 
+from safeswap.model.microdata import PastStep
 from safeswap.service.keeping import auditlog
-from safeswap.service.keeping.tables import ledger, projects
+from safeswap.service.keeping.register import NewMaskings, insert_new
+from safeswap.service.keeping.tables import ledger, maskings, projects
 from safeswap.service.people import accounts
 
 
@@ -109,3 +113,29 @@ def test_of_two_releases_of_the_same_records_approved_at_the_same_moment_one_lea
     with office.service.database.read() as connection:
         taken = connection.execute(select(ledger).where(ledger.c.project_id == case.project)).all()
     assert len(taken) == 1
+
+
+def test_the_release_of_another_project_tells_both_steps_there_too(office: Running) -> None:
+    project = project_with_data(office, "ana", "olga", content=survey(seed=710, records=90))
+    other = upload(office, read_from(bundle_of(office, project), "data.csv"))
+    assert facts_of(by_pram(office, other))["method"] == BOTH
+
+
+def test_jobs_that_enter_the_same_names_at_once_neither_block_nor_repeat(office: Running, tmp_path: Path) -> None:
+    names = [bytes([number]) * 32 for number in range(40)]
+    folders = [tmp_path / str(number) for number in range(6)]
+    for number, folder in enumerate(folders):
+        folder.mkdir()
+        past = (PastStep(method="swap", attributes=(str(number),)),)
+        some = names[number:] if number % 2 else names[::-1]
+        NewMaskings(office.service.vault, folder).write(dict.fromkeys(some, past))
+
+    def enter(folder: Path) -> None:
+        with office.service.database.write() as connection:
+            insert_new(connection, folder)
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(enter, folders))
+    with office.service.database.read() as connection:
+        found = connection.scalars(select(maskings.c.name).where(maskings.c.name.in_([each.hex() for each in names])))
+        assert sorted(found) == [each.hex() for each in names]

@@ -131,10 +131,12 @@ def _pick_address() -> str:
 
 @contextmanager
 def _open_store(store: Path | None, port: int) -> Iterator[Settings]:
+    from safeswap.releases.ledger import configured_ledger
     from safeswap.service.keeping.erase import erase
     from safeswap.service.keeping.vault import make_master_key
     from safeswap.service.settings import Settings
 
+    ledger = configured_ledger()
     folder = Path(tempfile.mkdtemp(prefix="safeswap-")) if store is None else store.absolute()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.chmod(0o700)
@@ -148,6 +150,8 @@ def _open_store(store: Path | None, port: int) -> Iterator[Settings]:
             host="127.0.0.1" if port else _pick_address(),
             port=port,
             single_user=True,
+            agency_ledger=ledger.path,
+            agency_ledger_key=ledger.key_path,
             workers=max(1, min(2, (os.cpu_count() or 2) - 1)),
             log_format="text",
         )

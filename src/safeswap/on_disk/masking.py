@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,18 +68,34 @@ def note(
     """Write the audit record of a masked file into the audit directory; tell ``records`` of it beforehand."""
     import numpy as np
 
-    from safeswap.files.atomic import atomic_directory
-    from safeswap.on_disk.audit_record import AUDIT, write_audit
+    from safeswap.on_disk.audit_record import write_audit
 
     digest = digest_of(written)
-    record = _record_of(digest, audit)
-    if records is not None:
-        records.append(record)
     notes = {"masked_sha256": digest, "reading": _as_notes(reading), **_description(masked)}
     notes |= {"past": [asdict(step) for step in masked.original.past]}
     notes |= {} if source is None else {"source_sha256": digest_of(source)}
-    with atomic_directory(record, force=True, marker=AUDIT) as directory:
-        write_audit(masked, directory, row_order=np.arange(len(masked.data), dtype=np.int64), notes=notes)
+    order = np.arange(len(masked.data), dtype=np.int64)
+    fill = partial(write_audit, masked, row_order=order, notes=notes)
+    return write_record(fill, digest, audit, records=[] if records is None else records)
+
+
+def write_record(fill: Callable[[Path], None], digest: str, audit: Path, *, records: list[Path]) -> Path:
+    """Write the record of the masked file with this digest; tell ``records`` of it beforehand; return its path.
+
+    A record that undoes the same masking is replaced. Any other stays: a masking that changes nothing makes the same
+    file as the one before it, whose record alone undoes that.
+    """
+    from safeswap.files.atomic import atomic_directory
+
+    earlier = _records_of(digest, audit)
+    record = audit / (_name_record(digest) + (f"-{_number(earlier[-1]) + 1}" if earlier else ""))
+    records.append(record)
+    with atomic_directory(record) as directory:
+        fill(directory)
+    for same in earlier:
+        if _read_identity(same) == _read_identity(record):
+            shutil.rmtree(same)
+            return record.rename(same)
     return record
 
 
@@ -93,9 +110,8 @@ def recall(original: Path, masked_file: Path, *, audit: Path) -> Masked:
     from safeswap.on_disk.audit_record import read_audit_json, read_audit_record
 
     existing_file(original)
-    own = digest_of(existing_file(masked_file))
-    record = _record_of(own, audit)
-    if not record.is_dir():
+    record = _find_record(digest_of(existing_file(masked_file)), audit, source=digest_of(original))
+    if record is None:
         raise InputError(
             f"{masked_file.name!r} is not a file that was masked under the audit directory {audit.name!r}",
             code="no-audit",
@@ -105,7 +121,7 @@ def recall(original: Path, masked_file: Path, *, audit: Path) -> Masked:
     kept = read_audit_record(record)
     schema = Schema.model_validate(read_audit_json(record)["schema"])
     options: dict[str, Any] = _from_notes(kept.notes["reading"])
-    past = find_past_steps(digest_of(original), audit, kept.notes, own=own)
+    past = find_past_steps(digest_of(original), audit, kept.notes, own=record)
     before = replace(read(original, schema=schema, **options), past=past)
     layout: dict[str, Any] = {**_layout_of(masked_file)}
     described = Schema.model_validate(kept.notes["masked_schema"]) if "masked_schema" in kept.notes else schema
@@ -122,24 +138,24 @@ def recall(original: Path, masked_file: Path, *, audit: Path) -> Masked:
     return Masked(original=before, data=after, spec=spec, plan=plan, audit=kept.audit)
 
 
-def find_past_steps(digest: str, audit: Path, notes: Mapping[str, Any], *, own: str) -> tuple[PastStep, ...]:
+def find_past_steps(digest: str, audit: Path, notes: Mapping[str, Any], *, own: Path) -> tuple[PastStep, ...]:
     """Return the earlier steps of the file with this digest, from its notes or the records in the audit directory.
 
     If the source of a masking is itself a masked file, its record is in the same directory, and so on to the original.
-    ``own`` is the digest of the masked file; that of its source is the same if nothing was changed.
+    ``own`` is the record of the masked file itself, which has the digest of its source if nothing was changed.
     """
     from safeswap.model.microdata import PastStep
-    from safeswap.on_disk.audit_record import AUDIT, read_audit_json
+    from safeswap.on_disk.audit_record import read_audit_json
 
     steps: list[PastStep] = []
     seen = {own}
     while True:
         noted = [PastStep(**{**step, "attributes": tuple(step["attributes"])}) for step in notes.get("past", ())]
         steps = [*noted, *steps]
-        record = _record_of(digest, audit)
-        if digest in seen or not (record / AUDIT).is_file():
+        record = next((each for each in _records_of(digest, audit) if each not in seen), None)
+        if record is None:
             return tuple(steps)
-        seen.add(digest)
+        seen.add(record)
         content = read_audit_json(record)
         made = steps_of(content["audit"])
         if noted and made == noted[-1:]:
@@ -167,8 +183,41 @@ def digest_of(path: Path) -> str:
     return hashlib.sha256("".join(sums).encode()).hexdigest()
 
 
-def _record_of(digest: str, audit: Path) -> Path:
-    return audit / f"masking-{digest[:16]}"
+def _name_record(digest: str) -> str:
+    return f"masking-{digest[:16]}"
+
+
+def _records_of(digest: str, audit: Path) -> list[Path]:
+    """Return the records of the maskings that made a file with this digest, oldest first."""
+    from safeswap.on_disk.audit_record import AUDIT
+
+    name = _name_record(digest)
+    found = [path for path in audit.glob(f"{name}*") if digest and (path / AUDIT).is_file()]
+    return sorted(found, key=_number)
+
+
+def _number(record: Path) -> int:
+    """Return the number of a record among those of one file: ``masking-<digest>`` is 1, ``masking-<digest>-2`` is 2."""
+    last = record.name.rpartition("-")[2]
+    return int(last) if record.name.count("-") > 1 and last.isdigit() else 1
+
+
+def _find_record(digest: str, audit: Path, *, source: str) -> Path | None:
+    """Return the record of a masked file, if possible the one of its masking from this source."""
+    found = _records_of(digest, audit)
+    made_from = (record for record in found if _read_identity(record)[:1] == [source])
+    return next(made_from, found[0] if found else None)
+
+
+def _read_identity(record: Path) -> list[Any]:
+    """Return what a record undoes: digest of its source, masking, sums of its files; empty if damaged."""
+    from safeswap.on_disk.audit_record import read_audit_json
+
+    try:
+        content = read_audit_json(record)
+    except InputError:
+        return []
+    return [content["notes"].get("source_sha256"), content["audit"], content["schema"], content["files"]]
 
 
 @contextmanager

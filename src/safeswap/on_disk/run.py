@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,9 @@ from safeswap.model.masked import MaskedFile
 from safeswap.model.schema import Schema
 from safeswap.model.score import Assessment
 from safeswap.model.text import plural
-from safeswap.on_disk.audit_record import AUDIT
 from safeswap.on_disk.engines import check_supported, find_engine
 from safeswap.on_disk.job import Announcement, Job, OpenFile, Output, RewrittenFile
-from safeswap.on_disk.masking import steps_of, write_both
+from safeswap.on_disk.masking import steps_of, write_both, write_record
 from safeswap.on_disk.value_changes import ChangedFile
 
 _REPORTED = ("records", "asked", "feasible", "at_most", "made", "compensating", "releasable", "facts")
@@ -57,8 +57,8 @@ def mask_files(job: Job) -> MaskedFile:
             assessment, identity = measuring.result(), identifying.result()
         files.check_unchanged()
         totals = _totals(job, schema, drawn, output)
-        records.append(job.audit / f"masking-{identity[:16]}")
-        record = _write_record(records[0], output, identity, totals)
+        fill = partial(output.write_record, totals=totals, identity=identity)
+        record = write_record(fill, identity, job.audit, records=records)
         _announce(job, output, part, identity, totals)
         files.check_unchanged()
     return MaskedFile(
@@ -191,9 +191,3 @@ def _totals(job: Job, schema: Schema, drawn: Drawn, output: Output) -> dict[str,
         "stages": [{"attributes": list(move.names), "pairs": len(move.pairs)} for move in drawn.moves],
         "replaced": list(output.replaced),
     }
-
-
-def _write_record(record: Path, output: Output, identity: str, totals: Mapping[str, Any]) -> Path:
-    with atomic_directory(record, force=True, marker=AUDIT, mode=PRIVATE_DIRECTORY) as directory:
-        output.write_record(directory, totals, identity)
-    return record

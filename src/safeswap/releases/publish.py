@@ -36,10 +36,10 @@ from safeswap.model.release import (
 from safeswap.model.schema import Kind
 from safeswap.on_disk.audit_record import AUDIT, write_audit
 from safeswap.releases.bundle import Bundle, fill_bundle, public_directory
-from safeswap.releases.ledger import Differencing, LedgerFile, compare_releases, configured_ledger
+from safeswap.releases.ledger import Differencing, compare_releases, configured_ledger
 from safeswap.releases.linkage import Linkage
 from safeswap.releases.public_data import check_format
-from safeswap.releases.register import FileRegister, enter_table
+from safeswap.releases.register import enter_table, registers_of
 from safeswap.releases.scan_data import Remark, name_remarks, refuse_if_any, warning
 
 _RECORD = "release-"
@@ -190,8 +190,8 @@ def check_and_write(
 
 def _enter_released(release: Release, past: Sequence[PastStep], ledger: Ledger) -> None:
     """Let the register know the released table: who masks it again shall tell what it went through."""
-    if isinstance(ledger, LedgerFile):
-        enter_table(Microdata(release.table, release.schema, past=tuple(past)), FileRegister(ledger))
+    for register in registers_of(ledger):
+        enter_table(Microdata(release.table, release.schema, past=tuple(past)), register)
 
 
 def _refuse_stamped(masked: Masked, key: Key) -> None:

@@ -35,7 +35,7 @@ import pyarrow.compute as pc
 from safeswap.arrays.keyed import derive
 from safeswap.files.parquet import open_parquet
 from safeswap.model.columns import same_memory
-from safeswap.model.ledger import Words, hash_values
+from safeswap.model.ledger import Ledger, Words, hash_values
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata, PastStep
 from safeswap.on_disk.job import Announcement
@@ -95,11 +95,11 @@ class FileRegister:
 
     def read(self, names: Sequence[bytes]) -> list[Past]:
         """Return the steps of the names that are known, in the order in which they were entered."""
-        return [_load_steps(content) for content in self.ledger.read_maskings(names)]
+        return [load_steps(content) for content in self.ledger.read_maskings(names)]
 
     def write(self, entries: Mapping[bytes, Past]) -> None:
         """Add entries durably, except those whose name is known."""
-        self.ledger.write_maskings({name: _dump_steps(past) for name, past in entries.items()})
+        self.ledger.write_maskings({name: dump_steps(past) for name, past in entries.items()})
 
 
 @dataclass(frozen=True)
@@ -131,12 +131,23 @@ EXPORTED = MemoryRegister()
 
 def find_past(data: Microdata, register: Register | None, *, digest: str = "") -> Past:
     """Return all known steps of a file, by its content, its bytes and what was done since it was read."""
-    table = data.table if data.first is None else data.first
     found: list[Past] = []
     for each in (EXPORTED, *([] if register is None else [register])):
         if not each.is_empty:
-            found += each.read([*_name_bytes(digest, each), *_name_all(table, each)])
+            found += each.read(list_names(data, each, digest=digest))
     return join_pasts([*found, data.past])
+
+
+def list_names(data: Microdata, register: Register, *, digest: str = "") -> list[bytes]:
+    """Return every name by which a register may know a file: its bytes, its records, its columns."""
+    table = data.table if data.first is None else data.first
+    return [*_name_bytes(digest, register), *_name_all(table, register)]
+
+
+def registers_of(ledger: Ledger) -> tuple[Register, ...]:
+    """Return the registers that learn of a release: the one in the ledger file, or those that the ledger brings."""
+    found: tuple[Register, ...] = getattr(ledger, "registers", ())
+    return (FileRegister(ledger),) if isinstance(ledger, LedgerFile) else found
 
 
 def with_known_past(masked: Masked, register: Register | None, *, digest: str = "") -> Masked:
@@ -180,7 +191,7 @@ def enter_masked(masked: Masked, register: Register, *, digest: str = "") -> Non
     if not masked.data.past:
         return
     before, after = _name_both(masked.original.table, masked.data.table, register)
-    entries = dict.fromkeys(before, masked.original.past)
+    entries = {name: _past_of(column, masked.original.past) for name, column in before.items()}
     entries |= {name: masked.data.past for name in (*after, *_name_bytes(digest, register)) if name not in entries}
     register.write(entries)
 
@@ -196,12 +207,18 @@ def enter_files(masking: Announcement, register: Register) -> None:
     """Enter files masked on disk: by bytes and by the columns that changed, which need not fit in memory."""
     sides = ((masking.source, masking.source_digest), (masking.masked, masking.masked_digest))
     before, after = (
-        [*_name_bytes(digest, register), *_name_columns_of(path, masking.names, register)] for path, digest in sides
+        {**dict.fromkeys(_name_bytes(digest, register)), **_name_columns_of(path, masking.names, register)}
+        for path, digest in sides
     )
-    past = () if register.is_empty else join_pasts(register.read(before))
-    entries = dict.fromkeys(before, past)
+    past = () if register.is_empty else join_pasts(register.read(list(before)))
+    entries = {name: _past_of(column, past) for name, column in before.items()}
     entries |= {name: (*past, *masking.steps) for name in after if name not in entries}
     register.write(entries)
+
+
+def _past_of(column: str | None, past: Past) -> Past:
+    """Return the history of a column, or of the table: a column that was left alone is still that of the original."""
+    return past if column is None or any(column in step.attributes for step in past) else ()
 
 
 def _name_bytes(digest: str, register: Register) -> list[bytes]:
@@ -214,16 +231,19 @@ def _name_all(table: pa.Table, register: Register, *, columns: Collection[str] |
     return [_name_rows(named.rows, register), *_names_of(named, named.columns if columns is None else columns)]
 
 
-def _name_both(before: pa.Table, after: pa.Table, register: Register) -> tuple[list[bytes], list[bytes]]:
-    """Return the names of two tables and of the columns in which they differ."""
+def _name_both(before: pa.Table, after: pa.Table, register: Register) -> tuple[dict[bytes, str | None], list[bytes]]:
+    """Return the names of two tables and of the columns in which they differ; those before with their columns."""
     one = _name_table(before, register)
     both = [name for name in before.column_names if name in after.column_names]
     shared = {name for name in both if same_memory(before.column(name), after.column(name))}
     old, new = ([name for name in table.column_names if name not in shared] for table in (before, after))
     left = one.rows - _name_table(before.select(old), register).rows
     other = _name_table(after.select(new), register)
-    names_before = [_name_rows(one.rows, register), *_names_of(one, old)]
-    return names_before, [_name_rows(left + other.rows, register), *_names_of(other, new)]
+    columns: dict[bytes, str | None] = {name: column for column in old for name in one.columns.get(column, ())}
+    return {_name_rows(one.rows, register): None, **columns}, [
+        _name_rows(left + other.rows, register),
+        *_names_of(other, new),
+    ]
 
 
 def _name_table(table: pa.Table, register: Register) -> TableNames:
@@ -253,13 +273,15 @@ def _name_rows(rows: Words, register: Register) -> bytes:
     return _digest(register, "records", b"".join(each.to_bytes(8, "little") for each in sums))
 
 
-def _name_columns_of(path: Path, names: Sequence[str], register: Register) -> list[bytes]:
+def _name_columns_of(path: Path, names: Sequence[str], register: Register) -> dict[bytes, str]:
     """Return the names of some columns of Parquet files, read in batches."""
-    files, found = open_parquet(path), []
+    files = open_parquet(path)
+    found: dict[bytes, str] = {}
     for name in names:
         if name in files.schema.names:
             batches = (pa.chunked_array([batch.column(0)]) for _, batch in files.batches([name]))
-            found += _name_column((_hash_column(batch, register) for batch in batches), register)
+            words = (_hash_column(batch, register) for batch in batches)
+            found |= dict.fromkeys(_name_column(words, register), name)
     return found
 
 
@@ -310,11 +332,13 @@ def _digest(register: Register, kind: str, content: bytes) -> bytes:
     return hashlib.blake2b(content, digest_size=32, key=derive(register.secret, kind)).digest()
 
 
-def _dump_steps(past: Past) -> bytes:
+def dump_steps(past: Past) -> bytes:
+    """Return steps as bytes to be sealed."""
     text = json.dumps([asdict(step) for step in past]).encode()
     return text + b" " * (-len(text) % _SEALED_SIZE)
 
 
-def _load_steps(content: bytes) -> Past:
+def load_steps(content: bytes) -> Past:
+    """Return the steps that :func:`dump_steps` wrote."""
     steps: list[dict[str, Any]] = json.loads(content)
     return tuple(PastStep(**{**step, "attributes": tuple(step["attributes"])}) for step in steps)

@@ -85,6 +85,10 @@ class Settings(BaseModel):
     ledger_alarm: float = Field(
         default=0.5, gt=0, le=1, description="Share of previously released records from which a release needs a reason."
     )
+    agency_ledger: Path | None = Field(
+        default=None, description="Ledger file of Python and the command line, whose register is shared; unset: none."
+    )
+    agency_ledger_key: Path | None = Field(default=None, description="Its key; unset: beside it.")
     retention_days: int = Field(default=0, ge=0, description="Days after which an idle project is deleted; 0: never.")
     session_minutes: int = Field(default=30, gt=0, description="Idle timeout of a session.")
     session_hours: int = Field(default=12, gt=0, description="Maximum lifetime of a session.")
@@ -97,7 +101,9 @@ class Settings(BaseModel):
     trusted_proxy: TrustedProxy | None = None
     log_format: Literal["json", "text"] = "json"
 
-    @field_validator("store", "master_key_file", "tls_certificate", "tls_key", mode="after")
+    @field_validator(
+        "store", "master_key_file", "tls_certificate", "tls_key", "agency_ledger", "agency_ledger_key", mode="after"
+    )
     @classmethod
     def _make_absolute(cls, path: Path | None) -> Path | None:
         # A job process runs in its own directory, where a relative path would name another file.

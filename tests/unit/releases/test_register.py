@@ -374,3 +374,21 @@ def test_two_agencies_name_the_same_table_differently(tmp_path: Path, monkeypatc
         monkeypatch.setenv("SAFESWAP_LEDGER", str(tmp_path / agency / "ledger.db"))
         names.append(set(register_of._name_all(table, FileRegister(configured_ledger()))))
     assert not names[0] & names[1]
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_the_original_stays_unmasked_whatever_is_done_to_what_was_made_of_it(tmp_path: Path, *, on_disk: bool) -> None:
+    """The second step changes a column that the first left alone: before it, that column is still the original's."""
+    original, files = tmp_path / "survey.parquet", [tmp_path / f"{number}.parquet" for number in (1, 2)]
+    survey().to_parquet(original)
+    source = original
+    for method, target in zip(("swap", "pram"), files, strict=True):
+        if on_disk:
+            places: dict[str, Any] = {"target": target, "audit": tmp_path / "aud", "identifier": "id", "kinds": KINDS}
+            workflow.mask_file(source, spec=SPECS[method], key=KEY, **places)
+        else:
+            masked_file(source, method, target.name, audit="aud")
+        source = target
+    known = FileRegister(configured_ledger())
+    pasts = [find_past(ss.read(path), known) for path in (original, *files)]
+    assert [[step.method for step in past] for past in pasts] == [[], ["swap"], ["swap", "pram"]]

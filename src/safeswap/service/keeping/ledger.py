@@ -11,7 +11,7 @@ Only this module decides what one project may learn about another's releases:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -32,6 +32,7 @@ from safeswap.service.people.roles import Role
 if TYPE_CHECKING:
     from sqlalchemy import Row
 
+    from safeswap.releases.register import Register
     from safeswap.service.keeping.store import Store
     from safeswap.service.work.jobs import Claim
 
@@ -66,10 +67,14 @@ def _context(release_id: str) -> str:
 
 @dataclass
 class NewEntry:
-    """A write-only ledger that collects the entry of a release; comparing and deciding come later."""
+    """A write-only ledger that collects the entry of a release; comparing and deciding come later.
+
+    ``registers`` learn of the released table.
+    """
 
     secret: bytes = field(repr=False)
     alarm_share: float = ALARM_SHARE
+    registers: tuple[Register, ...] = ()
     entered: list[Entry] = field(default_factory=list)
 
     @contextmanager
@@ -98,12 +103,19 @@ class Earlier(NamedTuple):
 
 def export_entries(connection: Connection, claim: Claim, store: Store) -> None:
     """Write the sealed entries to the job's scratch folder, since a job has no database."""
+    rows = connection.execute(select(ledger))
+    files = (
+        (f"{row.number:08d} {row.data_version} {row.release_id} {row.project_id}", row.content or b"") for row in rows
+    )
+    lay_out(store.scratch(claim.id, claim.fence) / ENTRIES, files)
+
+
+def lay_out(folder: Path, files: Iterable[tuple[str, bytes]]) -> None:
+    """Write files for a job, or for the worker that ends it, into a folder of the job's scratch folder."""
     try:
-        folder = store.scratch(claim.id, claim.fence) / ENTRIES
         folder.mkdir(mode=0o700, exist_ok=True)
-        for row in connection.execute(select(ledger)):
-            name = f"{row.number:08d} {row.data_version} {row.release_id} {row.project_id}"
-            (folder / name).write_bytes(row.content or b"")
+        for name, content in files:
+            (folder / name).write_bytes(content)
     except OSError:
         raise OutputError(
             "the ledger could not be laid out for the job: the disk is full or cannot be written",

@@ -223,6 +223,14 @@ ledger = Table(  # released content; survives the deletion of the project
     Column("override_reason", Text, nullable=False, default=""),
 )
 
+maskings = Table(  # the register: what masked tables went through; survives the deletion of the project
+    "maskings",
+    metadata,
+    Column("number", Integer, primary_key=True),
+    Column("name", _HASH, nullable=False, unique=True),  # keyed digest of a table, a column or a file
+    Column("content", LargeBinary, nullable=False),  # the sealed steps
+)
+
 audit_log = Table(
     "audit_log",
     metadata,

@@ -6,7 +6,8 @@ import asyncio
 import errno
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -17,6 +18,7 @@ from sqlalchemy import select, update
 
 from safeswap import workflow
 from safeswap.errors import InputError, InternalError, OutputError
+from safeswap.files.manifest import sum_file
 from safeswap.model.schema import Attribute, Schema
 from safeswap.model.text import plural
 from safeswap.service.http.etags import require_match, set_etag
@@ -24,6 +26,7 @@ from safeswap.service.http.problems import Conflict, Forbidden, NotFound, TooLar
 from safeswap.service.http.wire import AttributeName, Wire, example, plain_text
 from safeswap.service.keeping.database import new_id, now
 from safeswap.service.keeping.erase import erase, sync_folder
+from safeswap.service.keeping.register import read_names, write_names
 from safeswap.service.keeping.store import attempt_name, find_in, open_in
 from safeswap.service.keeping.tables import projects
 from safeswap.service.people.roles import ProjectAccess, Reader, Worker
@@ -268,12 +271,22 @@ def run_ingest(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
     """Read the file (``upload``, ``path`` or ``from_version``), store the data, describe them."""
     context.progress(0.05, "reading the file")
     data = _read_data(context, payload)
-    return store_data(context, data, file_name=str(payload.get("name", "")))
+    file_name = str(payload.get("name", ""))
+    if "from_version" in payload:
+        earlier = context.store.data(context.project_id, int(payload["from_version"]))
+        return store_data(context, data, file_name=file_name, names=read_names(earlier))
+    return store_data(context, data, file_name=file_name, digest=sum_file(_link(context, payload))[1])
 
 
-def store_data(context: Context, data: Microdata, *, file_name: str) -> dict[str, Any]:
-    """Store data in the canonical form, and return what the project needs to know about them."""
+def store_data(
+    context: Context, data: Microdata, *, file_name: str, digest: str = "", names: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Store data in the canonical form, and return what the project needs to know about them.
+
+    They are named for the register of maskings, also by the ``digest`` of the file; ``names`` are known already.
+    """
     from safeswap.files.write import write_microdata
+    from safeswap.releases.register import enter_table, find_past, list_names
 
     context.progress(0.6, "keeping the data")
     folder = context.store.data(context.project_id, 0) / attempt_name(context.job.id, context.job.fence)
@@ -281,6 +294,10 @@ def store_data(context: Context, data: Microdata, *, file_name: str) -> dict[str
     folder.mkdir(mode=0o700)
     write_microdata(data, folder / DATA)
     (folder / SCHEMA).write_text(data.schema.model_dump_json(exclude_defaults=True), encoding="utf-8")
+    write_names(folder, list_names(data, context.register, digest=digest), carried=names)
+    # What was done on the command line is entered here too, for the jobs that look it up.
+    known = find_past(data, context.agency_register, digest=digest)
+    enter_table(replace(data, past=known), context.register)
     sync_folder(folder)
     context.progress(0.8, "describing the data")
     tolerance = int(context.project["tolerance"])
@@ -309,14 +326,18 @@ def _read_data(context: Context, payload: Mapping[str, Any]) -> Microdata:
         plain = context.data(int(payload["from_version"]))
         changed = Schema.model_validate(payload["schema"])
         return workflow.read(plain.table, schema=restore_rare_levels(changed, plain, int(context.project["tolerance"])))
-    # Read under its original name, so that errors mention that name.
-    link = context.scratch / safe_name(str(payload.get("name") or "data"))
+    link = _link(context, payload)
     link.symlink_to(_find_source(context, payload))
     given = dict(payload.get("reading") or {})
     stated = {name: given[name] for name in READING | {"schema"} if name in given}
     if isinstance(stated.get("schema"), Mapping):
         stated["schema"] = Schema.model_validate(stated["schema"])
     return workflow.read(link, **stated)
+
+
+def _link(context: Context, payload: Mapping[str, Any]) -> Path:
+    """Return the path under which the file is read: its original name, so that errors mention that."""
+    return context.scratch / safe_name(str(payload.get("name") or "data"))
 
 
 def _find_source(context: Context, payload: Mapping[str, Any]) -> Path:

@@ -12,6 +12,7 @@ from sqlalchemy import Row
 from safeswap import registry, workflow
 from safeswap.service.http.problems import Conflict
 from safeswap.service.http.wire import Identifier, Wire, example
+from safeswap.service.keeping.register import export_known
 from safeswap.service.people.roles import ProjectAccess, Reader, Worker
 from safeswap.service.routes.jobs import (
     REPORT,
@@ -217,9 +218,12 @@ def check_request(spec: dict[str, Any], measures: tuple[str, ...] | None) -> dic
 
 def run_mask(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
     """Mask by any registered method, assess, and write the internal report."""
+    from safeswap.releases.register import enter_masked
     from safeswap.reports.masking import write_masking_report
 
     masked, assessment = _mask_and_assess(context, payload)
+    for register in context.registers:
+        enter_masked(masked, register)
     context.progress(0.8, "writing the report")
     write_masking_report(masked, context.result_folder / REPORT, assessment=assessment)
     spec = request_of(payload, "measures", "attributes", "replicate")
@@ -250,4 +254,4 @@ def _summarise(masked: Masked, assessment: Assessment) -> dict[str, Any]:
     }
 
 
-TASKS = (Task("mask", run_mask), Task("assess", run_assess))
+TASKS = (Task("mask", run_mask, prepare=export_known), Task("assess", run_assess))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -20,7 +20,10 @@ from safeswap import workflow
 from safeswap.errors import InputError, InternalError
 from safeswap.model.key import Key
 from safeswap.model.schema import Schema
+from safeswap.releases.ledger import LedgerFile
+from safeswap.releases.register import FileRegister, Register
 from safeswap.service.keeping.database import now
+from safeswap.service.keeping.register import NewMaskings, insert_new, read_past
 from safeswap.service.keeping.store import Store, result_id
 from safeswap.service.keeping.tables import jobs, results
 from safeswap.service.keeping.vault import Vault, open_vault
@@ -127,13 +130,32 @@ class Context:
         """Folder for the files of the result; invisible until the job has succeeded."""
         return self.store.result(self.project_id, self.result_id)
 
+    @cached_property
+    def register(self) -> NewMaskings:
+        """The register of maskings; what is entered is known to others when the job succeeds."""
+        return NewMaskings(self.vault, self.scratch)
+
+    @cached_property
+    def agency_register(self) -> FileRegister | None:
+        """The register that this service shares with Python and the command line; None if there is none."""
+        file = self.settings.agency_ledger
+        return None if file is None else FileRegister(LedgerFile(file, self.settings.agency_ledger_key))
+
+    @property
+    def registers(self) -> tuple[Register, ...]:
+        """All registers that learn of a masking."""
+        return (self.register,) if self.agency_register is None else (self.register, self.agency_register)
+
     def progress(self, fraction: float, message: str = "") -> None:
         """Report progress; raise :class:`Cancelled` if the job must stop. ``message`` holds no value of a record."""
         self.report(fraction, message)
 
     def data(self, version: int | None = None) -> Microdata:
-        """Read a version of the project's data, by default the newest."""
-        return read_data(self.store, self.project_id, self.project["data_version"] if version is None else version)
+        """Read a version of the project's data; by default the newest, with what it went through before its upload."""
+        if version is not None:
+            return read_data(self.store, self.project_id, version)
+        newest = read_data(self.store, self.project_id, self.project["data_version"])
+        return replace(newest, past=read_past(self.scratch, self.vault))
 
     def key(self) -> Key:
         """Return the secret key of the project."""
@@ -238,10 +260,11 @@ def run_finish(
     settings: Settings,
     modules: Mapping[str, str] = MODULES,
 ) -> dict[str, Any] | None:
-    """Insert the job's result, run the task's ``finish`` hook, and return the job's result reference."""
+    """Insert the job's result and maskings, run the task's ``finish`` hook, and return the job's result reference."""
     job = connection.execute(select(jobs).where(jobs.c.id == claim.id)).mappings().one()
     for result in saved:
         _save(connection, job, result)
+    insert_new(connection, Store(settings).scratch(claim.id, claim.fence))
     hook = find(claim.kind, modules).finish
     return None if hook is None else hook(connection, job, outcome, Store(settings))
 

@@ -16,9 +16,10 @@ from safeswap.model.masked import Masked
 from safeswap.releases.ledger import compare_releases
 from safeswap.service.keeping import auditlog, ledger
 from safeswap.service.keeping.erase import erase, sync_folder
+from safeswap.service.keeping.register import export_known
 from safeswap.service.keeping.store import Store
 from safeswap.service.keeping.tables import releases
-from safeswap.service.work.jobs import JobRow
+from safeswap.service.work.jobs import Claim, JobRow
 from safeswap.service.work.tasks import Context, Task, masked_data
 
 BUNDLE, AUDIT, ENTRY = "bundle", "audit", "ledger.sealed"
@@ -34,7 +35,7 @@ def run(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
     masked = masked_data(context, payload)
     context.progress(0.4, "verifying and writing the bundle")
     folder = _new_folder(context.store.release(context.project_id, payload["release_id"]), context.job.fence)
-    new = ledger.NewEntry(ledger.secret_of(context.vault))
+    new = ledger.NewEntry(ledger.secret_of(context.vault), registers=context.registers)
     published = workflow.release(
         masked,
         folder / BUNDLE,
@@ -154,6 +155,12 @@ def _find_record(context: Context, known: dict[str, str]) -> Path | None:
     return folder if folder.is_dir() else None
 
 
+def prepare(connection: Connection, claim: Claim, store: Store) -> None:
+    """Export what was released before, and what the project's data went through before their upload."""
+    ledger.export_entries(connection, claim, store)
+    export_known(connection, claim, store)
+
+
 def finish(connection: Connection, job: JobRow, outcome: dict[str, Any], _store: Store) -> dict[str, Any]:
     """Mark the release as requested: the bundle awaits a decision."""
     _update_preparing(
@@ -182,4 +189,4 @@ def _update_preparing(connection: Connection, release_id: str, **values: Any) ->
     connection.execute(update(releases).where(waiting).values(**values, version=releases.c.version + 1))
 
 
-TASKS = (Task("release", run, prepare=ledger.export_entries, finish=finish, failed=mark_failed),)
+TASKS = (Task("release", run, prepare=prepare, finish=finish, failed=mark_failed),)
