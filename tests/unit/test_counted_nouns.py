@@ -67,7 +67,7 @@ def counted(tree: ast.AST) -> Iterator[tuple[ast.FormattedValue, str]]:
 def is_share_or_name(value: ast.FormattedValue) -> bool:
     """A percentage, the repr of a name, or a number that has its noun already."""
     spec = ast.unparse(value.format_spec) if value.format_spec is not None else ""
-    return "%" in spec or value.conversion != -1 or ast.unparse(value.value).startswith("several(")
+    return "%" in spec or value.conversion != -1 or ast.unparse(value.value).startswith("plural(")
 
 
 def is_constant(value: ast.FormattedValue, module: str) -> bool:
@@ -125,7 +125,7 @@ def test_no_page_counts_one_of_many() -> None:
         ('f"{len(x)} unsafe records are"', True),
         ('f"{n:.1%} of the records"', False),
         ('f"{n} of the records"', False),
-        ("f\"{several(n, 'record')} with values\"", False),
+        ("f\"{plural(n, 'record')} with values\"", False),
         ('f"{n:,} records" if n > 1 else "a record"', False),
         ('f"{n:,} records" if m > 1 else "a record"', True),
     ],
