@@ -42,7 +42,7 @@ def test_a_chain_made_anew_without_the_master_key_is_found_out(tmp_path: Path) -
     with running(tmp_path) as here:
         entry(here)
         database = here.service.database
-        assert log_check.check(database).ok
+        assert (sound := log_check.check(database)).ok, sound.problem
         rewrite(database, None)
         found = log_check.check(database)
         assert (found.ok, found.first_broken, found.problem) == (False, 1, "it has been changed")
@@ -83,7 +83,7 @@ def approved(town: Running) -> Case:
 def test_an_approval_that_the_log_tells_otherwise_is_found_out(town, approved, values, problem):
     database, mine = town.service.database, releases.c.id == approved.address.rpartition("/")[2]
     values = {name: town.user_id(value) if name == "decided_by" else value for name, value in values.items()}
-    assert log_check.check(database).ok
+    assert (sound := log_check.check(database)).ok, sound.problem
     with database.write() as connection:
         before = connection.execute(select(*(releases.c[name] for name in values)).where(mine)).mappings().one()
         connection.execute(update(releases).where(mine).values(values))

@@ -209,12 +209,13 @@ def test_a_job_that_fails_enters_nothing(town):
     assert count() > before
 
 
-def test_deleting_the_project_keeps_what_its_file_went_through(town):
+def test_deleting_the_project_keeps_what_its_file_went_through(tmp_path):
     """The masked file is still out there, and a report about it must still be true."""
-    project = project_with_data(town, "ana", "olga", content=survey(seed=702, records=85))
-    content = read_from(bundle_of(town, project), "data.csv")
-    assert retention.delete_project(town.service.database, town.service.store, project)
-    assert facts_of(by_pram(town, upload(town, content)))["method"] == BOTH
+    with running(tmp_path) as here:
+        project = project_with_data(here, "ana", "olga", content=survey(seed=702, records=85))
+        content = read_from(bundle_of(here, project), "data.csv")
+        assert retention.delete_project(here.service.database, here.service.store, project)
+        assert facts_of(by_pram(here, upload(here, content)))["method"] == BOTH
 
 
 SWAPPED = {"method": "swap", "swap": ["tenure"], "rate": 0.3}
