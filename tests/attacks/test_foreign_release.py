@@ -119,7 +119,7 @@ def test_nothing_was_computed_from_her_data(office: Running, victim, monkeypatch
     def never(*_arguments: object, **_options: object) -> None:
         raise AssertionError("a foreign record was laid beside the caller's data")
 
-    monkeypatch.setattr(release_task, "difference", never)
+    monkeypatch.setattr(release_task, "compare_releases", never)
     monkeypatch.setattr(release_task, "_find_record", never)
     project = project_with_data(office, "mallory", "oscar", owner="mallory", content=as_csv(secret_survey()))
     mallory, oscar, olga = (office.client(name) for name in ("mallory", "oscar", "olga"))
