@@ -41,7 +41,8 @@ def counts(shape: tuple[int, ...], seed: int = 1) -> np.ndarray:
     return np.where(small, rng.integers(1, Q, shape), rng.integers(Q, 60, shape))
 
 
-def tables() -> None:
+def tables(*, most: int = 1_000_000) -> None:
+    """Make tables of up to this many cells safe."""
     workflow.safe_table(counts((6, 6)), Q)  # compiled once
     for shape, kept, options in (
         ((50, 50), "both margins", {}),
@@ -52,6 +53,8 @@ def tables() -> None:
         ((1000, 1000), "both margins", {"solver": "heuristic"}),
         ((100, 100, 100), "all two-way margins", {"solver": "heuristic"}),
     ):
+        if np.prod(shape) > most:
+            continue
         table = counts(shape)
         found, wall, processor = timed(lambda t=table, o=options: workflow.safe_table(t, Q, **o))
         name = f"{' × '.join(map(str, shape))}, {kept} kept"
@@ -97,16 +100,18 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
-def records(number: int) -> None:
+def records(number: int, time_limit: float) -> None:
     key = Key(bytes(range(32)))
-    warm = persons(100_000)
+    warm = persons(min(number, 100_000))
     for keep in ((), (("Region",), ("Age", "Sex"))):
-        workflow.safe_records(warm, TABLES[1:4], Q, keep=keep, key=key, search="quick")  # compiled once
+        workflow.safe_records(warm, TABLES[1:4], Q, keep=keep, key=key, search="quick", time_limit=time_limit)
     data = persons(number)
     coded = sum(data.coded(name).codes.nbytes for name in data.schema.categorical) + 8 * number
     for keep in ((), (("Region",), ("Age", "Sex"))):
         with Peak() as peak:
-            masked, wall, processor = timed(lambda k=keep: workflow.safe_records(data, TABLES, Q, keep=k, key=key))
+            masked, wall, processor = timed(
+                lambda k=keep: workflow.safe_records(data, TABLES, Q, keep=k, key=key, time_limit=time_limit)
+            )
         facts = masked.audit.facts
         small = sum(table["small_before"] for table in facts["tables"])
         print(
@@ -124,8 +129,11 @@ def main() -> None:
     print(f"load {os.getloadavg()[0]:.1f}")
     if part in ("all", "tables"):
         tables()
+    if part == "small":
+        tables(most=2500)
     if part in ("all", "records"):
-        records(int(sys.argv[2]) if len(sys.argv) > 2 else 10_000_000)
+        number = int(sys.argv[2]) if len(sys.argv) > 2 else 10_000_000
+        records(number, float(sys.argv[3]) if len(sys.argv) > 3 else 60.0)
 
 
 if __name__ == "__main__":

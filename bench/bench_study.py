@@ -122,11 +122,11 @@ def costs(data: Microdata) -> tuple[float, float, float, float]:
     evaluator = Evaluator(data, question, KEY, candidates=36)
     groups = [evaluator.prepare(group) for group in grid(data, question)]
     way = evaluator._way
-    assert len(way.labels) == len(way.identity) == len(data)
+    assert len(way.labels) == len(way.records.identity) == len(data)
     once = time.process_time() - start
     ready = Replicate(way, 0)
     for group in groups:
-        ready.pairs(group)  # the order as far as it is needed
+        ready.pairs(group, PAIRS)  # the order as far as it is needed
     order = best_of(3, lambda: Replicate(way, 1)._extend_prefix(way.likely_share))
     each = best_of(5, lambda: [ready.evaluate(group) for group in groups]) / len(groups)
     plain, rng = PlainWay(columns, sizes), np.random.default_rng(1)

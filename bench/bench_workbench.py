@@ -31,7 +31,6 @@ from quiet_chromium import Chromium, Page
 from safeswap import datasets
 from safeswap.files.write import write
 from safeswap.service.client import Client
-from safeswap.service.routes.jobs import Job
 
 CHARTS = {"map": ".safeswap-map", "records": ".safeswap-plot"}
 SCREENS = ("data", "risk", "method", "tables", "map", "records", "release", "log", "result")
@@ -130,8 +129,7 @@ def worked(address: str, token: str, project: str) -> dict[str, str]:
         client.wait(study)
         masking = client.wait(masked).result
         assert masking is not None
-        plot = {"masking": masking.id, "keys": ["Age", "Edu", "MS", "Race", "Sex"]}
-        client.wait(client._made(Job, f"/projects/{project}/confidentiality", plot))
+        client.wait(client.plot_confidentiality(project, masking.id, ["Age", "Edu", "MS", "Race", "Sex"]))
     paths = {screen: f"/projects/{project}/{screen}" for screen in SCREENS}
     return {**paths, "result": f"/projects/{project}/results/{masking.id}"}
 

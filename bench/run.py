@@ -31,7 +31,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "bench_ledger": ("rates", "1000", "1"),
     "bench_neighbours": ("2000",),
     "bench_numeric": ("2000",),
-    "bench_safe": ("records", "5000"),
+    "bench_safe": ("small",),
     "bench_search": ("--repetitions", "1", "--records", "1000", "--budget", "40"),
     "bench_service": ("--users", "2", "--minutes", "0.05", "--alone", "2"),
     "bench_start": ("--repeats", "1"),
