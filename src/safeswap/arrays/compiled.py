@@ -73,9 +73,9 @@ class Kernel:
         self._dispatcher: Any = None
         update_wrapper(self, function)
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Run compiled."""
-        return (self._dispatcher or self._make_dispatcher())(*arguments)
+        return (self._dispatcher or self._make_dispatcher())(*arguments, **named)
 
     def __reduce__(self) -> str:
         return self.py_func.__qualname__  # a worker process finds it in its module
