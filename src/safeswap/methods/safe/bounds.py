@@ -186,7 +186,8 @@ def line_bound(
     >>> counts, ones = np.array([1, 6, 6, 6]), np.ones(4)
     >>> low, high, anywhere = np.full(4, 3), np.full(4, 9), np.ones(4, dtype=np.bool_)
     >>> ids, _ = line_ids((2, 2), [(0,), (1,)])
-    >>> bound = line_bound(counts, Domain(low=low, high=high, zero_ok=anywhere, weights=ones, ids=ids))
+    >>> domain = Domain(low=low, high=high, zero_ok=anywhere, weights=ones, ids=ids)
+    >>> bound = line_bound(counts, domain, seconds=100)
     >>> 3.9 < bound <= 4
     True
     """
