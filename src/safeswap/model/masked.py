@@ -30,6 +30,7 @@ class Masked:
     audit: Audit
 
     @classmethod
+    @check_types
     def by(
         cls, spec: MaskSpec, original: Microdata, data: Microdata, plan: Plan, *, key: Key, replicate: int, **facts: Any
     ) -> Masked:
