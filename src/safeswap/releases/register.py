@@ -301,16 +301,21 @@ def _hash_column(column: pa.ChunkedArray, register: Register) -> Words:
     if pa.types.is_float16(kind) or pa.types.is_float32(kind):
         numbers = column.cast(pa.float32())
         column = pc.if_else(pc.is_nan(numbers), None, numbers).cast(pa.string())  # 0.1, not 0.100000001490116
-    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_binary(kind)):
+    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or _is_bytes(kind)):
         column = _normalise_texts(column)
     return hash_values(column, derive(register.secret, "values"))
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind))
 
 
 def _normalise_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return values as text in one spelling: formats differ in case, in missing values and in how they write times.
 
-    >>> _normalise_texts(pa.chunked_array([["True", " ", "NaN", "2020-01-01T00:00:00.000", "2020-01-01 12:30:00"]]))[0]
-    <pyarrow.LargeStringScalar: 'true'>
+    >>> times = ["2020-01-01T00:00:00.000", "2020-01-01 12:30:00", "2020-01-01 12:30:00.0500Z"]
+    >>> _normalise_texts(pa.chunked_array([[*times, "True", " ", "NaN"]])).to_pylist()
+    ['2020-01-01', '2020-01-01 12:30:00', '2020-01-01 12:30:00.05', 'true', None, None]
     """
     if pa.types.is_dictionary(column.type):
         chunks = [
@@ -323,7 +328,7 @@ def _normalise_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
     text = pc.utf8_lower(pc.utf8_trim_whitespace(column.cast(pa.large_string())))
     if pc.any(pc.match_substring_regex(text.slice(0, _TRIED), _TIME)).as_py():
         text = pc.replace_substring_regex(text, r"^(\d{4}-\d\d-\d\d)[t ](\d\d:\d\d:\d\d)", r"\1 \2")
-        text = pc.replace_substring_regex(text, r"^(.{19})\.0*([0-9]*?)0*z?$", r"\1.\2")
+        text = pc.replace_substring_regex(text, r"^(.{19})\.([0-9]*?)0*z?$", r"\1.\2")
         text = pc.replace_substring_regex(text, r"( 00:00:00)?\.?$", "")
     return pc.if_else(pc.is_in(text, value_set=_MISSING_TEXTS), None, text)
 

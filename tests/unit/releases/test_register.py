@@ -392,3 +392,36 @@ def test_the_original_stays_unmasked_whatever_is_done_to_what_was_made_of_it(tmp
     known = FileRegister(configured_ledger())
     pasts = [find_past(ss.read(path), known) for path in (original, *files)]
     assert [[step.method for step in past] for past in pasts] == [[], ["swap"], ["swap", "pram"]]
+
+
+SPELLED: dict[str, Any] = {
+    "milliseconds": pa.array(np.arange(500) * 10_000_050, pa.timestamp("ms")),
+    "microseconds": pa.array(np.arange(500) * 86_400_000_000, pa.timestamp("us")),
+    "days": pa.array(np.arange(500, dtype="int32"), pa.date32()),
+    "truth": pa.array(np.arange(500) % 3 == 0),
+    "doubles": pa.array([float("nan") if number % 3 == 0 else number / 7 for number in range(500)]),
+    "floats": pa.array([float("nan") if number % 3 == 0 else number / 7 for number in range(500)], pa.float32()),
+    "texts": pa.array(["" if number % 3 == 0 else f" Text {number % 50}" for number in range(500)]),
+    "bytes": pa.array([bytes([255, number % 50]) for number in range(500)], pa.large_binary()),
+}
+"""Values that formats write in different ways."""
+
+
+@pytest.mark.parametrize("kind", SPELLED)
+def test_sorted_copies_are_known_however_a_program_writes_their_values(kind: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    table = pa.table({name: rng.choice(list("abcdef"), 500) for name in ("sex", "race", "town")} | {"v": SPELLED[kind]})
+    masked = workflow.mask(workflow.read(table), {"method": "swap", "swap": ["race"], "rate": 0.3}, key=KEY)
+    known = MemoryRegister()
+    register_of.enter(masked, known)
+    frame = pl.from_arrow(masked.data.table).sample(fraction=1.0, shuffle=True, seed=3)
+    frame.write_parquet(tmp_path / "copy.parquet")
+    assert [step.method for step in find_past(workflow.read(tmp_path / "copy.parquet"), known)] == ["swap"]
+    if kind == "bytes":
+        return  # no text file holds them
+    frame.write_csv(tmp_path / "polars.csv")
+    frame.to_pandas().to_csv(tmp_path / "pandas.csv", index=False)
+    for name in ("polars.csv", "pandas.csv"):
+        assert [step.method for step in find_past(workflow.read(tmp_path / name), known)] == ["swap"], name
+    other = frame.with_columns(pl.col("race").shuffle(seed=9))
+    assert find_past(workflow.read(other), known) == ()
