@@ -1,7 +1,7 @@
-"""The numeric methods beside plain NumPy: ratios of processor time in one run, and how they grow with the file.
+"""The numeric methods beside plain NumPy: ratios of processor time in one run.
 
-`python bench/bench_numeric.py 100000 1000000` takes other numbers of records; the last but one is that of the ratios if
-there are several. Each figure is the best of several alternating runs; verdicts compare it with its target.
+`python bench/bench_numeric.py 100000` takes another number of records. Each figure is the best of several alternating
+runs; verdicts compare it with its target. How the methods grow with the file is in ``bench_growth.py``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from math import log
 from pathlib import Path
 from typing import Any
 
@@ -130,24 +129,6 @@ def ratios(records: int) -> None:
         print(f"    {name}: {seconds:.4f}")
 
 
-def growth(sizes: list[int]) -> None:
-    """Exponents between one size and the next. Sorting gives n log n, which is 1.06 here."""
-    print("\nprocessor seconds by number of records, and the exponent of growth from each size to the next")
-    seconds: dict[str, list[float]] = {name: [] for name in SPECS}
-    for records in sizes:
-        data = datasets.synthetic_enterprises(records)
-        for name, found in seconds.items():
-            if name == "MDAV" and records > 1_000_000:
-                continue  # a minute and more
-            times = 1 if records > 2_000_000 or (name == "MDAV" and records > 200_000) else 3
-            found.append(best({name: masking(data, name)}, times)[name])
-    for name, found in seconds.items():
-        steps = [log(b / a) / log(n / m) for a, b, m, n in zip(found, found[1:], sizes, sizes[1:], strict=False)]
-        print(f"  {name}: {', '.join(f'{s:.3f}' for s in found)}; {', '.join(f'{s:.2f}' for s in steps)}")
-        if steps:
-            judge(f"{name}, growth exponent, last step", steps[-1], 1.15, unit="power")
-
-
 THREADS = """
 import os, time
 import safeswap as ss
@@ -216,8 +197,7 @@ def trees(records: int) -> None:
 
 
 def main() -> None:
-    sizes = [int(size) for size in sys.argv[1:]] or [10_000, 100_000, 1_000_000, 10_000_000]
-    records = sizes[-2] if len(sizes) > 1 else sizes[0]
+    records = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
     small = datasets.synthetic_enterprises(20_000)
     for name in SPECS:
         masking(small, name)()  # compiled once, kept in the cache
@@ -225,8 +205,6 @@ def main() -> None:
     trees(records)
     on_disk(records)
     threads(records)
-    if len(sizes) > 1:
-        growth(sizes)
 
 
 if __name__ == "__main__":

@@ -45,6 +45,7 @@ def tables(*, most: int = 1_000_000) -> None:
     """Make tables of up to this many cells safe."""
     workflow.safe_table(counts((6, 6)), Q)  # compiled once
     for shape, kept, options in (
+        ((12, 12), "both margins", {}),
         ((50, 50), "both margins", {}),
         ((20, 20, 20), "all two-way margins", {}),
         ((20, 20, 20), "two two-way margins", {"keep": [AXES[:2], AXES[1:]]}),
@@ -130,7 +131,7 @@ def main() -> None:
     if part in ("all", "tables"):
         tables()
     if part == "small":
-        tables(most=2500)
+        tables(most=144)
     if part in ("all", "records"):
         number = int(sys.argv[2]) if len(sys.argv) > 2 else 10_000_000
         records(number, float(sys.argv[3]) if len(sys.argv) > 3 else 60.0)

@@ -1,6 +1,6 @@
 """The service under load: people who browse while jobs run, against one person alone.
 
-    python bench/bench_service.py [--users 50] [--minutes 10] [--alone 60]
+    python bench/bench_service.py [--users 50] [--minutes 10] [--alone 60] [--records 48842]
 
 Prints the 95th percentile of the time to an answer for one user and for all, their ratio, the number of errors, and
 how much the memory of the server grew. Everything runs on loopback.
@@ -24,6 +24,7 @@ import numpy as np
 from goals import judge
 from safeswap import datasets
 from safeswap.files.write import write
+from safeswap.model.microdata import Microdata
 from safeswap.service.client import Client
 from safeswap.service.keeping.database import open_database
 from safeswap.service.keeping.vault import make_master_key
@@ -39,6 +40,7 @@ def main() -> None:
     parser.add_argument("--users", type=int, default=50)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--alone", type=float, default=60.0, help="seconds of one user alone")
+    parser.add_argument("--records", type=int, default=48_842, help="of the file that jobs work on")
     stated = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         settings, secret = prepared(Path(folder))
@@ -74,7 +76,8 @@ def prepared(folder: Path) -> tuple[Settings, str]:
 
 
 def load(stated: argparse.Namespace, address: str, secret: str, server: int, folder: Path) -> None:
-    write(datasets.cps8d(), folder / "cps.csv")
+    whole = datasets.cps8d()
+    write(Microdata(whole.table.slice(0, stated.records), whole.schema), folder / "cps.csv")
     with Client(address, token=secret) as client:
         project = client.make_project("load").id
         client.wait(client.send_data(project, folder / "cps.csv"))

@@ -33,7 +33,10 @@ from safeswap.files.write import write
 from safeswap.service.client import Client
 
 CHARTS = {"map": ".safeswap-map", "records": ".safeswap-plot"}
-SCREENS = ("data", "risk", "method", "tables", "map", "records", "release", "log", "result")
+SCREENS = (
+    *("data", "risk", "method", "tables", "map", "records", "release", "log", "result"),
+    *("households", "indicators", "attacks"),
+)
 
 # Hears of it in the moment it is ready, and notes when the next frame was painted; that is asked for afterwards.
 WATCH = """((chart) => {

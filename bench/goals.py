@@ -14,16 +14,23 @@ from pathlib import Path
 from typing import Any, Literal
 
 RESULTS = "SAFESWAP_BENCH_RESULTS"
+ONCE = "SAFESWAP_BENCH_ONCE"  # set where it only matters that a benchmark runs
 
 
 def best_of(times: int, job: Callable[[], object], clock: Callable[[], float] = time.process_time) -> float:
     """Return the fewest seconds of several runs: the machine is noisy, the work is not."""
     seconds = []
-    for _ in range(times):
+    for _ in range(1 if os.environ.get(ONCE) else times):
         start = clock()
         job()
         seconds.append(clock() - start)
     return min(seconds)
+
+
+def keep_byte_code(folder: Path) -> None:
+    """Let the processes started from here keep their byte code, as an installed package does."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["PYTHONPYCACHEPREFIX"] = str(folder / "byte-code")
 
 
 def timed(job: Callable[[], Any]) -> tuple[Any, float, float]:

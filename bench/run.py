@@ -16,41 +16,57 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from goals import RESULTS
+from goals import ONCE, RESULTS
 
 HERE = Path(__file__).parent
 LAST = HERE / "last_version.json"
 SMALL: dict[str, tuple[str, ...]] = {
     "bench_advice": ("5000",),
     "bench_argus": ("count", "--records", "5000"),
+    "bench_attacks": ("3000",),
     "bench_cells": ("20000", "100000"),
     "bench_draws": ("--records", "20000"),
-    "bench_edit_1990": ("20000",),
-    "bench_edit_targeted": ("20000",),
+    "bench_edit_1990": ("3000",),
+    "bench_edit_targeted": ("3000",),
     "bench_files": ("--records", "2000", "--runs", "1", "--formats", "csv", "--only", "assess"),
+    "bench_growth": ("--sizes", "2000", "4000", "--only", "noise", "swap"),
+    "bench_household_swap": ("20000",),
+    "bench_households": ("5000",),
+    "bench_indicators": ("1",),
     "bench_ledger": ("rates", "1000", "1"),
     "bench_neighbours": ("2000",),
     "bench_numeric": ("2000",),
+    "bench_pipeline": ("3000",),
+    "bench_reports": ("3000",),
     "bench_safe": ("small",),
     "bench_search": ("--repetitions", "1", "--records", "1000", "--budget", "40"),
-    "bench_service": ("--users", "2", "--minutes", "0.05", "--alone", "2"),
+    "bench_service": ("--users", "2", "--minutes", "0.05", "--alone", "2", "--records", "1000"),
     "bench_start": ("--repeats", "1"),
-    "bench_study": ("20000", "--replicates", "2"),
+    "bench_study": ("3000", "--replicates", "2"),
     "bench_suda": ("5000",),
     "bench_swap": ("20000",),
     "bench_workbench": ("--records", "2000", "--repeats", "1", "--screens", "map"),
-    "compare_versions": (*2 * (str(HERE.parent / "src"),), "--only", "survey", "--rounds", "1", "--match", "risk"),
+    "compare_versions": (
+        *2 * (str(HERE.parent / "src"),),
+        "--only",
+        "survey",
+        "--rounds",
+        "1",
+        "--match",
+        "risk",
+        "--only-show",
+    ),
     "same_bytes": ("--records", "2000", "--specs", "1"),
-    "scale": ("20000",),
-    "spark_cost": ("--records", "3000", "6000", "9000"),
+    "scale": ("5000", "--methods", "swap", "edit_targeted"),
+    "spark_cost": ("--records", "3000", "--columns", "8"),
 }
 """The benchmarks and the arguments that make each of them small."""
 
 
-def run_benchmark(name: str, arguments: tuple[str, ...], results: Path) -> None:
+def run_benchmark(name: str, arguments: tuple[str, ...], results: Path, *, once: bool = False) -> None:
     """Run one benchmark as its own process; raise if it fails."""
     command = [sys.executable, str(HERE / f"{name}.py"), *arguments]
-    subprocess.run(command, check=True, env={**os.environ, RESULTS: str(results)})
+    subprocess.run(command, check=True, env={**os.environ, RESULTS: str(results), ONCE: "1" if once else ""})
 
 
 def read_rows(results: Path) -> list[dict[str, Any]]:
@@ -91,7 +107,7 @@ def main() -> int:
         for name in chosen.only or SMALL:
             print(f"\n== {name}", flush=True)
             try:
-                run_benchmark(name, SMALL[name] if chosen.small else (), results)
+                run_benchmark(name, SMALL[name] if chosen.small else (), results, once=chosen.small)
             except subprocess.CalledProcessError as error:
                 failed.append(f"{name} (exit status {error.returncode})")
         rows = read_rows(results)

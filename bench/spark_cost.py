@@ -49,7 +49,7 @@ known = datasets.synthetic_census_schema()
 schema = Schema(name=known.name, attributes=tuple(a for a in known.attributes if a.name in {names!r}))
 session = own_session(master="local[{cores}]", records={records})
 spec = ss.SwapSpec(swap=["TENURE"], fixed=["STATE"], rate=0.1)
-begun, start = time.perf_counter(), spent(os.getpid())
+begun = time.perf_counter()
 workflow.mask_file({source!r}, {target!r}, spec, audit={audit!r}, engine="spark", spark=session, schema=schema,
                    insecure_seed=1)
 print("measured", time.perf_counter() - begun, spent(os.getpid()))
@@ -100,6 +100,7 @@ def main() -> None:
     """Measure, fit, predict."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--records", nargs="+", type=float, default=[3e5, 1e6, 3e6])
+    options.add_argument("--columns", nargs="+", type=int, default=[len(NARROW), 23], choices=(len(NARROW), 23))
     options.add_argument("--cores", type=int, default=2)
     options.add_argument(
         "--predict", nargs=3, type=float, default=[1e9, 23, 160], metavar=("RECORDS", "COLUMNS", "CORES")
@@ -108,7 +109,7 @@ def main() -> None:
     chosen = options.parse_args()
     runs = []
     for records in map(int, chosen.records):
-        for columns in (len(NARROW), 23):
+        for columns in chosen.columns:
             width, seconds, processor = measured(records, columns, chosen.cores)
             runs.append((records, width, chosen.cores, seconds, processor))
             print(

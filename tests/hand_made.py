@@ -1,6 +1,6 @@
 """Masked files made by hand, without any method: what the checks and the release step are tried on."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from safeswap.model.audit import Audit, Exchange
 from safeswap.model.invariant import (
     ChangedRecords,
     DisjointPairs,
+    Invariant,
     KeptMargin,
     ReplaysFromAudit,
     SameRows,
@@ -22,6 +23,7 @@ from safeswap.model.plan import Plan
 from safeswap.model.release import PublicFacts, Release, prepare_release
 from safeswap.model.schema import Attribute, Kind, Schema
 from safeswap.model.spec import SwapSpec
+from safeswap.pipelines.account import Account
 
 RACES = ("white", "black", "asian", "several")
 AGES = ("<25", "25-55", ">55")
@@ -129,3 +131,8 @@ def release_of(data: Microdata | None = None, **options: Any) -> Release:
     data = data if data is not None else masked_survey().data
     facts = PublicFacts(method="Values were swapped.", records=len(data), title="A survey", version="0")
     return prepare_release(data, key=KEY, facts=facts, **options)[0]
+
+
+def account_of(masked: Masked, promises: Iterable[Invariant] = PROMISES) -> Account:
+    """Return the account of a masking that promises what is stated here."""
+    return Account(masked, (tuple(promises),))

@@ -19,9 +19,12 @@ if TYPE_CHECKING:
     from safeswap.errors import SafeswapError as SafeswapError
     from safeswap.model.key import Key as Key
     from safeswap.model.microdata import Microdata as Microdata
+    from safeswap.model.scenario import Scenario as Scenario
     from safeswap.model.schema import Schema as Schema
     from safeswap.model.spec import SwapSpec as SwapSpec
     from safeswap.model.study import StudySpec as StudySpec
+    from safeswap.pipelines.spec import Pipeline as Pipeline
+    from safeswap.projects.project import Project as Project
     from safeswap.workflow import assess as assess
     from safeswap.workflow import describe as describe
     from safeswap.workflow import mask as mask
@@ -34,25 +37,36 @@ if TYPE_CHECKING:
     from safeswap.workflow import to_frame as to_frame
     from safeswap.workflow import undo as undo
     from safeswap.workflow import verify as verify
+    from safeswap.workflow.argus import suggest_keys as suggest_keys
+    from safeswap.workflow.attacking import attack as attack
+    from safeswap.workflow.record_swapping import record_swap as record_swap
+    from safeswap.workflow.reporting import report as report
 
 __version__ = "0.1.0"
 
 _HOME = {
     "Key": "safeswap.model.key",
     "Microdata": "safeswap.model.microdata",
+    "Pipeline": "safeswap.pipelines.spec",
+    "Project": "safeswap.projects.project",
     "SafeswapError": "safeswap.errors",
+    "Scenario": "safeswap.model.scenario",
     "Schema": "safeswap.model.schema",
     "StudySpec": "safeswap.model.study",
     "SwapSpec": "safeswap.model.spec",
     "assess": "safeswap.workflow",
+    "attack": "safeswap.workflow.attacking",
     "datasets": "",
     "describe": "safeswap.workflow",
     "mask": "safeswap.workflow",
     "plan": "safeswap.workflow",
     "read": "safeswap.workflow",
     "read_key": "safeswap.workflow",
+    "record_swap": "safeswap.workflow.record_swapping",
     "release": "safeswap.workflow",
+    "report": "safeswap.workflow.reporting",
     "study": "safeswap.workflow",
+    "suggest_keys": "safeswap.workflow.argus",
     "swap": "safeswap.workflow",
     "to_frame": "safeswap.workflow",
     "undo": "safeswap.workflow",

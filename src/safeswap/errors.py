@@ -18,6 +18,7 @@ value of a record: messages end up in logs, tickets and mail.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
 
@@ -107,3 +108,15 @@ ERROR_CLASSES: tuple[type[SafeswapError], ...] = (
     InternalError,
 )
 """All error classes: the source of exit codes (``exit_code``) and HTTP statuses (``http_status``)."""
+
+
+def locate(error: BaseException) -> str:
+    """Return the innermost line of this package that an exception passed, as ``file:line``; empty if it passed none.
+
+    Unlike the exception's message, it cannot quote a record.
+    """
+    from traceback import extract_tb  # only a bug needs it
+
+    frames = extract_tb(error.__traceback__)
+    ours = [frame for frame in frames if "safeswap" in Path(frame.filename).parts]
+    return f"{Path(ours[-1].filename).name}:{ours[-1].lineno}" if ours else ""

@@ -24,11 +24,16 @@ if TYPE_CHECKING:
 METHODS = "safeswap.methods"
 MEASURES = "safeswap.measures"
 
+_PIPELINE = "pipeline"
+"""Several methods one after the other: found by name like a method, but not one of them."""
+
 _BUILT_IN = {
     METHODS: {
         "swap": "safeswap.methods.swap:Swap",
+        "swap_permutation": "safeswap.methods.swap_permutation:SwapPermutation",
         "edit_1990": "safeswap.methods.edit_1990.method:Edit1990",
         "edit_targeted": "safeswap.methods.edit_targeted.method:EditTargeted",
+        "household_swap": "safeswap.methods.household_swap.method:HouseholdSwap",
         "rank_swap": "safeswap.methods.numeric.rank_swap:RankSwap",
         "noise": "safeswap.methods.numeric.noise:Noise",
         "microaggregation": "safeswap.methods.numeric.microaggregation:Microaggregation",
@@ -44,20 +49,32 @@ _BUILT_IN = {
         "entropy_change": "safeswap.measures.utility.table_distances:EntropyChange",
         "adV": "safeswap.measures.utility.table_distances:CramersVChange",
         "adC": "safeswap.measures.utility.table_distances:ContingencyCChange",
-        "D": "safeswap.measures.utility.dissimilarity:Dissimilarity",
-        "ordinal": "safeswap.measures.utility.ordinal:OrdinalDisplacement",
-        "share_changed": "safeswap.measures.utility.share_changed:ShareChanged",
+        "D": "safeswap.measures.utility.table_distances:Dissimilarity",
+        "ordinal": "safeswap.measures.utility.record_changes:OrdinalDisplacement",
+        "share_changed": "safeswap.measures.utility.record_changes:ShareChanged",
         "information_loss": "safeswap.measures.utility.information_loss:InformationLoss",
         "percentage_bias": "safeswap.measures.utility.bias:PercentageBias",
         "mean_change": "safeswap.measures.utility.numbers:MeanChange",
         "deviation_change": "safeswap.measures.utility.numbers:DeviationChange",
         "correlation_change": "safeswap.measures.utility.numbers:CorrelationChange",
+        "pmse": "safeswap.measures.utility.pmse:Pmse",
+        "ci_overlap": "safeswap.measures.utility.models:CiOverlap",
+        "coefficients": "safeswap.measures.utility.models:Coefficients",
+        "il1s": "safeswap.measures.utility.numeric_structure:Il1s",
+        "eigen": "safeswap.measures.utility.numeric_structure:Eigen",
+        "correlations": "safeswap.measures.utility.numeric_structure:Correlations",
+        "indicators": "safeswap.measures.utility.indicators:Indicators",
+        "weighted_margins": "safeswap.measures.utility.weighted_tables:WeightedMargins",
+        "restricted_hellinger": "safeswap.measures.utility.weighted_tables:RestrictedHellinger",
         "n_rule": "safeswap.measures.risk.n_rule:NRule",
         "replay": "safeswap.attacks.replay:Replay",
+        "best_attack": "safeswap.attacks.run:BestAttack",
         "unsafe_share": "safeswap.measures.risk.plot_shares:UnsafeShare",
         "correct_links": "safeswap.measures.risk.plot_shares:CorrectLinks",
-        "k_anonymity": "safeswap.measures.risk.k_anonymity:KAnonymity",
-        "l_diversity": "safeswap.measures.risk.l_diversity:LDiversity",
+        "k_anonymity": "safeswap.measures.risk.key_measures:KAnonymity",
+        "l_diversity": "safeswap.measures.risk.key_measures:LDiversity",
+        "t_closeness": "safeswap.measures.risk.t_closeness:TCloseness",
+        "population_risk": "safeswap.measures.risk.population_risk:PopulationRisk",
         "individual_risk": "safeswap.measures.risk.individual_risk:IndividualRisk",
         "suda2": "safeswap.measures.risk.suda2:Suda2",
     },
@@ -144,7 +161,10 @@ def method(name: str) -> Method:
     >>> method("swap").spec_type.__name__
     'SwapSpec'
     """
-    found: Method = _load(_find(METHODS, name, "method"), {})
+    entry = EntryPoint(name, "safeswap.pipelines.method:PipelineMethod", METHODS) if name == _PIPELINE else None
+    from safeswap.methods.by_household import treat_households
+
+    found: Method = treat_households(_load(entry or _find(METHODS, name, "method"), {}))
     return found
 
 

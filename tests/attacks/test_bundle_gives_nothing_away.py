@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyreadstat
 import pytest
 from pyarrow import parquet
-from tests.hand_made import KEY, masked_by, true_pairs
+from tests.hand_made import KEY, account_of, masked_by, true_pairs
 
 from safeswap.files.manifest import DATA_FORMATS
 from safeswap.model.audit import Exchange
@@ -149,12 +149,13 @@ def release(folder: Path, data_format: str, *, drop: tuple[str, ...], identifier
     data, canaries, noted = planted()
     exchange = Exchange(attributes=("Race",), pairs=true_pairs(data, "Race"))
     terms = Terms(method="Swapped.", data_format=data_format, drop=drop, identifiers=identifiers)
+    masked = masked_by(data, exchange, **noted)
     done = check_and_write(
-        masked_by(data, exchange, **noted),
+        masked,
         public=folder / "public",
         audit=folder / "audit",
         key=KEY,
-        invariants=PROMISES,
+        account=account_of(masked, PROMISES),
         terms=terms,
     )
     return done, canaries

@@ -4,7 +4,10 @@ Each evasion is tried on files of its own. The attack succeeds if the second rel
 control is honest: another survey of the same population, numbered in the same way, must be written.
 """
 
+import shutil
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -43,9 +46,27 @@ def release(data: Microdata, folder, name: str) -> None:
     workflow.release(masked, folder / name, audit=folder / f"{name} audit", key=KEY)
 
 
-def _succeeds(folder, before: Microdata, after: Microdata) -> bool:
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
+    """The ledger of an audit directory after the first release of each trial."""
+
+    @cache
+    def made(seed: int) -> Path:
+        folder = tmp_path_factory.mktemp(f"trial {seed}")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("SAFESWAP_LEDGER", str(folder / "ledger.db"))
+            release(as_file(trial(RECORDS, seed).columns), folder, "first")
+        return folder / "ledger.db"
+
+    return made
+
+
+def _succeeds(folder: Path, ledger: Path, after: Microdata, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Try a release beside a copy of a ledger, which each attempt may change."""
     folder.mkdir()
-    release(before, folder, "first")
+    for part in ledger.parent.glob(f"{ledger.stem}.*"):
+        shutil.copy(part, folder / part.name)
+    monkeypatch.setenv("SAFESWAP_LEDGER", str(folder / ledger.name))
     try:
         release(after, folder, "second")
     except UnsafeRelease as refused:
@@ -56,22 +77,20 @@ def _succeeds(folder, before: Microdata, after: Microdata) -> bool:
 
 @pytest.mark.parametrize("renumbered", ["new numbers", "no identifier"])
 @pytest.mark.parametrize("evasion", EVASIONS)
-def test_no_evasion_gets_a_second_release_out(tmp_path, monkeypatch, evasion, renumbered):
+def test_no_evasion_gets_a_second_release_out(tmp_path, monkeypatch, first, evasion, renumbered):
     done = 0
     for seed in range(TRIALS):
-        monkeypatch.setenv("SAFESWAP_LEDGER", str(tmp_path / f"{seed}.db"))
-        one = trial(RECORDS, seed)
-        after = as_file(EVASIONS[evasion](one), first=10**6 + seed, shuffle=np.random.default_rng(seed))
+        columns = EVASIONS[evasion](trial(RECORDS, seed))
+        after = as_file(columns, first=10**6 + seed, shuffle=np.random.default_rng(seed))
         after = after if renumbered == "new numbers" else _without_identifier(after)
-        done += _succeeds(tmp_path / str(seed), as_file(one.columns), after)
+        done += _succeeds(tmp_path / str(seed), first(seed), after, monkeypatch)
     print(f"{evasion}, {renumbered}: {done} of {TRIALS} second releases got out")
     assert done == 0
 
 
-def test_an_honest_survey_with_the_same_numbers_gets_out(tmp_path, monkeypatch):
+def test_an_honest_survey_with_the_same_numbers_gets_out(tmp_path, monkeypatch, first):
     done = 0
     for seed in range(TRIALS):
-        monkeypatch.setenv("SAFESWAP_LEDGER", str(tmp_path / f"{seed}.db"))
-        one = trial(RECORDS, seed)
-        done += _succeeds(tmp_path / str(seed), as_file(one.columns), as_file(one.others(RECORDS)))
+        others = as_file(trial(RECORDS, seed).others(RECORDS))
+        done += _succeeds(tmp_path / str(seed), first(seed), others, monkeypatch)
     assert done == TRIALS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import cache
 
 import numpy as np
@@ -120,6 +121,24 @@ def test_squares_crosses_and_the_largest_unit_are_those_of_the_plot(browser, pag
             "x-thin": int(division().within.sum()),
             "square": 1,
         }
+
+
+def test_records_at_one_place_are_one_dot_whose_area_tells_their_number(browser, page):
+    masked = workflow.mask(
+        datasets.household_survey(), {"method": "swap", "swap": ["tenure"], "rate": 0.1}, insecure_seed=1
+    )
+    plot = workflow.confidentiality(masked, keys=["sex", "tenure"])
+    places = Counter(zip(plot.across.tolist(), plot.perturbation.tolist(), strict=True))
+    with opened(browser, page(plot)) as seen:
+        Plot(seen)
+        drawn = seen.page.evaluate(
+            """() => { const dots = document.querySelector('.scp-plot').data.find((t) => Array.isArray(t.marker?.size));
+                return dots.x.map((x, i) => [x, dots.y[i], dots.text[i], dots.marker.size[i]]); }"""
+        )
+    assert {(x, round(y, 6)): text for x, y, text, _ in drawn} == {
+        (x, round(y, 6)): f"{count:,} record" + "s" * (count != 1) for (x, y), count in places.items()
+    }
+    assert len({round(size**2 / places.most_common()[i][1], 3) for i, (*_, size) in enumerate(drawn) if size > 6}) == 1
 
 
 def test_sliders_change_the_count_as_the_policy_would(browser, page):

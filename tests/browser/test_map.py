@@ -99,6 +99,23 @@ def test_no_button_sends_the_chart_anywhere(browser, pages):
         assert config["displaylogo"] is False
 
 
+def test_the_original_is_marked_and_named_and_not_in_the_table(browser, pages):
+    study = published_study()
+    with opened(browser, pages("published", study)) as seen:
+        marks, names = seen.page.evaluate(
+            """() => {
+                const traces = document.querySelector('.safeswap-map [data-part="plot"]').data;
+                return [traces.filter((t) => t.marker?.symbol === "cross-thin-open").map((t) => [...t.x, ...t.y]),
+                    traces.at(-1).text.filter((text) => text.includes("original"))];
+            }"""
+        )
+        (where,) = marks
+        np.testing.assert_allclose(where, [0.0, study.facts["before"]["n_rule"]], rtol=1e-6)
+        assert names == ["<i>original</i>"]
+        assert len(seen.rows()) == len(study.frontier())
+        assert "the untouched original" in seen.part("legend").text_content()
+
+
 def test_the_frontier_in_the_page_is_that_of_the_study(browser, pages):
     study = published_study()
     with opened(browser, pages("published", study)) as seen:
@@ -124,10 +141,10 @@ def test_ticking_rates_shows_the_frontier_of_those(browser, pages):
 
 def test_a_box_lists_what_is_in_it_with_the_numbers_of_the_study(browser, pages):
     study = published_study()
-    inside = [i for i, x, y in points(study) if 0.0695 < x < 0.1025 and 0.0122 < y < 0.0133]
+    inside = [i for i, x, y in points(study) if 0.0606 < x < 0.1189 and 0.01234 < y < 0.01336]
     with opened(browser, pages("published", study)) as seen:
         seen.part("select").click()
-        drag(seen, seen.place(0.0695, 0.0133), seen.place(0.1025, 0.0122))
+        drag(seen, seen.place(0.0606, 0.01336), seen.place(0.1189, 0.01234))
         rows = seen.rows()
         assert len(rows) > 5
         assert sorted(int(row["spec"]) for row in rows) == inside
@@ -289,3 +306,24 @@ def test_a_notebook_that_inserts_the_study_shows_the_map(browser, tmp_path):
         frame.locator(".safeswap-map[data-ready]").wait_for()
         assert frame.locator("table[data-part=table] tbody tr").count() > 0
         assert [url for url in seen.requests if not url.startswith(("file:", "about:", "data:", "blob:"))] == []
+
+
+def test_an_axis_starts_at_0_or_shows_that_it_is_cut(browser, pages):
+    study = published_study()  # every candidate, and the original, have nearly the same risk
+    script = """() => {
+        const { xaxis, yaxis, shapes } = document.querySelector('.ssm-plot')._fullLayout;
+        return [xaxis.range[0], yaxis.range[0], shapes.filter((each) => each.type === "path").length];
+    }"""
+    with opened(browser, pages("published", study)) as seen:
+        left, low, breaks = seen.page.evaluate(script)
+        risks = [*study.axes()[0], study.facts["before"]["n_rule"]]
+        assert left <= 0
+        assert (low > 0) == (breaks == 1) == (min(risks) > 0.4 * max(risks))
+        assert ("the axis of risk is cut" in seen.part("legend").inner_text()) == (low > 0)
+        seen.part("zero").check()
+        seen.settle()
+        left, low, breaks = seen.page.evaluate(script)
+        assert left <= 0
+        assert low <= 0
+        assert breaks == 0
+        assert "is cut" not in seen.part("legend").inner_text()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Any
 
 import numpy as np
@@ -26,12 +27,21 @@ NUMBERS: tuple[tuple[pa.DataType, st.SearchStrategy[Any]], ...] = (
     (pa.large_string(), st.integers(0, 5000).map(str)),
     (pa.dictionary(pa.int32(), pa.string()), st.sampled_from(NUMBER_TEXTS)),
 )
+DAYS = st.sampled_from([dt.date(2000, 2, 29), dt.date(1899, 12, 31), dt.date(1970, 1, 1)]) | st.dates(
+    dt.date(1850, 1, 1), dt.date(2050, 1, 1)
+)
+DATES: tuple[tuple[pa.DataType, st.SearchStrategy[Any]], ...] = (
+    (pa.date32(), DAYS),
+    (pa.timestamp("us"), DAYS.map(lambda day: dt.datetime.combine(day, dt.time()))),
+    (pa.string(), DAYS.map(str)),
+    (pa.dictionary(pa.int32(), pa.string()), DAYS.map(str)),
+)
 NAMES = ("turnover", "Employees", "a b", "名前", "c0", "sign", "=1+1", 'say "no"')
 
 
 @st.composite
-def number_column(draw: st.DrawFn, records: int) -> pa.ChunkedArray:
-    kind, values = draw(st.sampled_from(NUMBERS))
+def number_column(draw: st.DrawFn, records: int, forms: Any = NUMBERS) -> pa.ChunkedArray:
+    kind, values = draw(st.sampled_from(forms))
     some = draw(st.lists(values, min_size=2, max_size=12, unique_by=repr))
     if draw(st.booleans()):
         some.append(None)
@@ -46,11 +56,13 @@ def number_column(draw: st.DrawFn, records: int) -> pa.ChunkedArray:
 
 @st.composite
 def numeric_microdata(draw: st.DrawFn, *, fewest: int = 1) -> Microdata:
-    """One to three numeric columns that vary and up to 60 records, perhaps with codes for missing values."""
+    """One to three columns of numbers or dates and up to 60 records, perhaps with codes for missing values."""
     records = draw(st.integers(fewest, 60))
     names = draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=3, unique=True))
-    columns = {name: draw(number_column(records)) for name in names}
-    attributes = [Attribute(name=n, kind=Kind.NUMERIC, missing=draw(st.sampled_from([(), ("99",)]))) for n in names]
+    kinds = {name: draw(st.sampled_from([Kind.NUMERIC, Kind.NUMERIC, Kind.DATE])) for name in names}
+    columns = {n: draw(number_column(records, DATES if kinds[n] is Kind.DATE else NUMBERS)) for n in names}
+    codes = {Kind.NUMERIC: ("99",), Kind.DATE: ("1970-01-01",)}
+    attributes = [Attribute(name=n, kind=kinds[n], missing=draw(st.sampled_from([(), codes[kinds[n]]]))) for n in names]
     if draw(st.booleans()):
         identifiers = draw(st.permutations(range(records)))
         columns["id"] = pa.chunked_array([pa.array([7 * i + 10**12 for i in identifiers], pa.int64())])
@@ -61,14 +73,18 @@ def numeric_microdata(draw: st.DrawFn, *, fewest: int = 1) -> Microdata:
 
 
 def varied(data: Microdata) -> tuple[str, ...]:
-    """The numeric attributes that have two values at least."""
-    names = [attribute.name for attribute in data.schema.iter_kind(Kind.NUMERIC)]
+    """The attributes of numbers or dates that have two values at least."""
+    names = [attribute.name for attribute in data.schema.attributes if attribute.kind.is_measurable]
     return tuple(n for n in names if len(np.unique(finite_numbers(data, n)[~np.isnan(finite_numbers(data, n))])) > 1)
 
 
 def complete(data: Microdata) -> int:
     """How many records have all the numbers."""
     return int(np.count_nonzero(~np.isnan([finite_numbers(data, name) for name in varied(data)]).any(axis=0)))
+
+
+def has_dates(data: Microdata) -> bool:
+    return any(data.schema[name].kind is Kind.DATE for name in varied(data))
 
 
 @st.composite
@@ -88,6 +104,7 @@ def noise_inputs(draw: st.DrawFn) -> tuple[Microdata, NoiseSpec]:
         attributes=varied(data),
         size=draw(st.sampled_from([0.01, 0.1, 1.0, 3.0])),
         kind=draw(st.sampled_from(["additive", "correlated"])),
+        days=draw(st.sampled_from([None, 40.0])) if has_dates(data) else None,
         decimals=draw(st.sampled_from([None, 0, 3])),
     )
 
@@ -109,6 +126,8 @@ def top_bottom_inputs(draw: st.DrawFn) -> tuple[Microdata, TopBottomSpec]:
     ends: dict[str, Any] = draw(
         st.sampled_from([{"top": 7.0}, {"bottom": -0.5, "top": 3.25}, {"top_share": 0.2}, {"bottom_share": 0.4}])
     )
+    if has_dates(data) and "top" in ends:
+        ends = ends | {"latest": "2000-02-29"}
     return data, TopBottomSpec(attributes=varied(data), **ends)
 
 
@@ -167,7 +186,7 @@ def idle_window(spec: RankSwapSpec) -> RankSwapSpec:
 
 
 def idle_noise(spec: NoiseSpec) -> NoiseSpec:
-    return spec.replace(size=0.0)
+    return spec.replace(size=0.0, days=None)
 
 
 def idle_groups(spec: MicroaggregationSpec) -> MicroaggregationSpec:
@@ -175,7 +194,7 @@ def idle_groups(spec: MicroaggregationSpec) -> MicroaggregationSpec:
 
 
 def idle_bounds(spec: TopBottomSpec) -> TopBottomSpec:
-    return TopBottomSpec(attributes=spec.attributes, top=1e300)
+    return TopBottomSpec(attributes=spec.attributes, top=1e300, latest="9999-12-31")
 
 
 def idle_pram(spec: PramSpec) -> PramSpec:

@@ -20,6 +20,7 @@ from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Schema
+from safeswap.model.spec import MaskSpec
 from safeswap.on_disk.audit_record import read_audit
 from safeswap.on_disk.engines import ENGINES, check_supported, find_engine
 
@@ -30,10 +31,10 @@ IN_A_SESSION = {"spark"}
 EVERY_ENGINE = tuple(name for name in ENGINES if name not in IN_A_SESSION)
 
 
-def is_supported(method: Method, engine: str, schema: Schema) -> bool:
+def is_supported(method: Method, engine: str, schema: Schema, spec: MaskSpec | None = None) -> bool:
     try:
         check_supported(find_engine(engine), method)
-        check_supported(find_engine(engine), method, schema=schema)
+        check_supported(find_engine(engine), method, schema=schema, spec=spec)
     except EngineError:
         return False
     return True
@@ -46,7 +47,7 @@ def check_on_file(method: Method, engine: str, tried: Tried, folder: Path, **opt
     source, target, audit = folder / "data.parquet", folder / "masked.parquet", folder / "audit"
     pq.write_table(data.table, source, row_group_size=max(1, len(data) // 3))
     asked: dict[str, Any] = {"spec": spec, "key": KEY, "audit": audit, "engine": engine, **known, **options}
-    if not is_supported(method, engine, data.schema):
+    if not is_supported(method, engine, data.schema, spec):
         with pytest.raises(EngineError) as refused:
             workflow.mask_file(source, target, **asked)
         assert refused.value.code == "not-supported"

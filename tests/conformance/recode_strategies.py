@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from safeswap.methods.recode.method import RecodeSpec
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema, level_texts
 
+EDGES = [dt.date(2000, 2, 29), dt.date(1899, 12, 31), dt.date(1970, 1, 1), dt.date(2023, 4, 1)]
+DATES = st.sampled_from(EDGES) | st.dates(dt.date(1850, 1, 1), dt.date(2030, 12, 31))
 NUMBERS = st.sampled_from(["1", "2", "2.50", "-7", "0", "1e3", "0012", "-1"])
 
 
@@ -54,6 +57,31 @@ def steps_on_numbers(draw: st.DrawFn, name: str) -> dict[str, Any]:
 
 
 @st.composite
+def steps_on_dates(draw: st.DrawFn, name: str) -> dict[str, Any]:
+    """A step that bands or bounds dates."""
+    kind = draw(
+        st.sampled_from(
+            [
+                {"step": "date_band", "by": draw(st.sampled_from(["year", "quarter", "month"]))},
+                {"step": "date_band", "by": "age", "at": "2023-02-28", "otherwise": "blank"},
+                {"step": "date_band", "by": "age", "at": "2024-02-29", "otherwise": "blank", "breaks": [1, 18, 65]},
+                {"step": "top_bottom_code", "top": "2000-02-29", "bottom": "1899-12-31"},
+                {"step": "blank"},
+            ]
+        )
+    )
+    return {"attribute": name, **kind}
+
+
+def add_dates(draw: st.DrawFn, data: Microdata) -> Microdata:
+    """Append a column of dates, by type, as timestamps at midnight or as text."""
+    days = draw(st.lists(st.none() | DATES, min_size=len(data), max_size=len(data)))
+    column = pa.array(days, pa.date32()).cast(draw(st.sampled_from([pa.date32(), pa.timestamp("us"), pa.string()])))
+    attributes = (*data.schema.attributes, Attribute(name="day", kind=Kind.DATE))
+    return Microdata(data.table.append_column("day", column), Schema(name=data.schema.name, attributes=attributes))
+
+
+@st.composite
 def recode_inputs(draw: st.DrawFn, files: st.SearchStrategy[Microdata]) -> tuple[Microdata, RecodeSpec]:
     """A file with categories and a column of numbers, as text or as numbers, and some steps on them."""
     data = draw(files)
@@ -64,11 +92,13 @@ def recode_inputs(draw: st.DrawFn, files: st.SearchStrategy[Microdata]) -> tuple
     missing = ("-1",) if draw(st.booleans()) else ()
     number = Attribute(name="number", kind=kind, missing=missing)
     schema = Schema(name=data.schema.name, attributes=(*data.schema.attributes, number))
-    data = Microdata(data.table.append_column("number", column), schema)
+    data = add_dates(draw, Microdata(data.table.append_column("number", column), schema))
     names = draw(st.lists(st.sampled_from(data.schema.categorical), max_size=2, unique=True))
     steps = [draw(steps_on_categories(data, name)) for name in names if name != "number"]
     if draw(st.booleans()):
         steps.insert(draw(st.integers(0, len(steps))), draw(steps_on_numbers("number")))
+    if draw(st.booleans()):
+        steps.insert(draw(st.integers(0, len(steps))), draw(steps_on_dates("day")))
     return data, RecodeSpec(steps=steps)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
+from tests.conformance import household_strategies as households
 from tests.conformance import numeric_strategies as numeric
 from tests.conformance import recode_strategies as recode
 from tests.conformance import safe_strategies as safe
@@ -19,6 +20,7 @@ from tests.conformance import suppress_strategies as suppress
 
 from safeswap.methods.edit_1990.spec import Edit1990Spec
 from safeswap.methods.edit_targeted.method import EditTargetedSpec
+from safeswap.methods.swap_permutation import SwapPermutationSpec
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
 from safeswap.model.spec import MaskSpec, SwapSpec, Targeting
@@ -188,6 +190,27 @@ def swap_example() -> tuple[Microdata, SwapSpec]:
     return data, SwapSpec(swap=("Race", "Age"), fixed=("Sex",), differ=("Town",), rate=1 / 3)
 
 
+def permutation_inputs() -> st.SearchStrategy[Tried]:
+    """Any file, one or two attributes that are permuted and any others held fixed, with any probability."""
+
+    def asked(data: Microdata) -> st.SearchStrategy[Tried]:
+        orders = st.permutations(data.schema.categorical)
+        cuts = st.tuples(st.integers(1, 2), st.integers(0, 2))
+        roles = st.tuples(orders, cuts).map(lambda one: (one[0][: one[1][0]], one[0][one[1][0] :][: one[1][1]]))
+        chances = st.sampled_from([0.0, 0.1, 0.5, 0.9, 1.0])
+        specs = st.tuples(roles, chances).map(
+            lambda one: SwapPermutationSpec(swap=one[0][0], fixed=one[0][1], probability=one[1])
+        )
+        return st.tuples(st.just(data), specs)
+
+    return microdata().filter(lambda data: bool(data.schema.categorical)).flatmap(asked)
+
+
+def permutation_example() -> Tried:
+    """Three hundred persons of whom a third change places."""
+    return swap_example()[0], SwapPermutationSpec(swap=("Race", "Age"), fixed=("Sex",), probability=1 / 3)
+
+
 def no_pairs(spec: SwapSpec) -> SwapSpec:
     return spec.replace(rate=None, pairs=0)
 
@@ -321,8 +344,16 @@ def no_sample(spec: Edit1990Spec) -> Edit1990Spec:
 
 CASES: dict[str, Case] = {
     "swap": Case(inputs=swap_inputs(), example=swap_example, idle=no_pairs),
+    "swap_permutation": Case(
+        inputs=permutation_inputs(),
+        example=permutation_example,
+        idle=lambda spec: spec.replace(probability=0.0),
+    ),
     "edit_1990": Case(inputs=edit_1990_inputs(), example=edit_1990_example, idle=no_sample),
     "edit_targeted": Case(inputs=targeted_edit_inputs(), example=targeted_edit_example, idle=almost_nothing_kept),
+    "household_swap": Case(
+        inputs=households.inputs(), example=households.example, idle=households.nothing_asked, threaded=False
+    ),
     "rank_swap": Case(
         inputs=numeric.rank_swap_inputs(), example=numeric.rank_swap_example, idle=numeric.idle_window, threaded=False
     ),

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from safeswap import datasets
 from safeswap.methods.edit_1990.spec import Edit1990Spec
+from safeswap.methods.swap_permutation import SwapPermutationSpec
 from safeswap.model.key import Key
 from safeswap.model.spec import SwapSpec
 
@@ -102,7 +103,16 @@ EDITS: dict[str, dict[str, Any]] = {
 }
 
 
-def spec_of(name: str) -> SwapSpec | Edit1990Spec:
+PERMUTATIONS: dict[str, dict[str, Any]] = {
+    "permuted": {"swap": ["TENURE", "OCCUPATION"], "fixed": ["STATE", "ADULTS"], "probability": 0.3},
+    "permuted, one stratum": {"swap": ["INCOME"], "probability": 0.9},
+    "permuted, tiny strata": {"swap": ["TENURE"], "fixed": ["TRACT", "INCOME"], "epsilon": 3.0},
+}
+
+
+def spec_of(name: str) -> SwapSpec | Edit1990Spec | SwapPermutationSpec:
+    if name in PERMUTATIONS:
+        return SwapPermutationSpec(**PERMUTATIONS[name])
     return SwapSpec(**SPECS[name]) if name in SPECS else Edit1990Spec(**EDITS[name])
 
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import Phase, given, settings
 from tests.conformance.strategies import Tried, swap_inputs
-from tests.engines.specs import EDITS, KEY, SCHEMA, SPECS, census, records_of, spec_of, write_parts
+from tests.engines.specs import EDITS, KEY, PERMUTATIONS, SCHEMA, SPECS, census, records_of, spec_of, write_parts
 
 from safeswap import registry, workflow
 from safeswap.arrays import threads as kernel_threads
@@ -57,7 +57,7 @@ def arrow_threads(number: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("name", [*SPECS, *EDITS])
+@pytest.mark.parametrize("name", [*SPECS, *EDITS, *PERMUTATIONS])
 def test_every_engine_gives_the_records_and_totals_of_the_reference(name: str, engine: str, tmp_path: Path) -> None:
     spec = spec_of(name)
     expected = in_memory(Microdata(census(), SCHEMA), spec)
@@ -78,7 +78,7 @@ def test_every_engine_gives_the_records_and_totals_of_the_reference(name: str, e
 @pytest.mark.parametrize("parts", [1, 7, 64])
 def test_partitions_and_the_order_of_records_change_nothing(engine: str, parts: int, tmp_path: Path) -> None:
     shuffled = census().take(pa.array(np.random.default_rng(parts).permutation(census().num_rows)))
-    for name in ("all roles", "repaired in several coordinates", "edit, small blocks"):
+    for name in ("all roles", "repaired in several coordinates", "edit, small blocks", "permuted"):
         spec = spec_of(name)
         expected = in_memory(Microdata(census(), SCHEMA), spec)
         folder = tmp_path / name

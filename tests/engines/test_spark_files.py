@@ -81,19 +81,38 @@ def test_draws_are_those_in_memory_whatever_the_identifier(kind: str, session: A
     assert found[0] == found[1]
 
 
-def test_no_key_is_in_a_plan_or_in_the_log_of_the_session(
-    session: Any, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plans = []
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Iterator[Path]:
+    """A directory on another file system, or where there is none, on the same."""
+    memory = Path("/dev/shm")
+    is_another = memory.is_dir() and memory.stat().st_dev != tmp_path.stat().st_dev and os.access(memory, os.W_OK)
+    folder = Path(tempfile.mkdtemp(dir=memory if is_another else tmp_path))
+    yield folder
+    shutil.rmtree(folder)
 
-    def noted(records: SparkRecords, *arguments: Any) -> Any:
+
+def test_a_run_shows_no_key_and_lets_nobody_read_and_may_write_to_another_file_system(
+    session: Any, logs: Path, tmp_path: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans, modes = [], []
+
+    def noted_plan(records: SparkRecords, *arguments: Any) -> Any:
         frame = read(records, *arguments)
         plans.append(frame._jdf.queryExecution().toString())
         return frame
 
-    read = SparkRecords.read
-    monkeypatch.setattr(SparkRecords, "read", noted)
-    masked(write_parts(census(), tmp_path / "census", 1), spec_of("a number of pairs"), session)
+    def noted_modes(*arguments: Any) -> Any:
+        modes.extend(stat.S_IMODE(path.stat().st_mode) for path in elsewhere.glob(".safeswap-*") if path.is_dir())
+        return verify(*arguments)
+
+    read, verify = SparkRecords.read, run._verify
+    monkeypatch.setattr(SparkRecords, "read", noted_plan)
+    monkeypatch.setattr(run, "_verify", noted_modes)
+    source = write_parts(census(), tmp_path / "census", 2)
+    asked: dict[str, Any] = {"spec": spec_of("a number of pairs"), "key": KEY, "identifier": "HHID"}
+    asked |= {"engine": "spark", "spark": session}
+    result = workflow.mask_file(source, elsewhere / "masked", audit=tmp_path / "audit", **asked)
+
     logged = b"".join(path.read_bytes() for path in logs.rglob("*") if path.is_file())
     assert plans
     assert b"MapInArrow" in logged
@@ -101,39 +120,11 @@ def test_no_key_is_in_a_plan_or_in_the_log_of_the_session(
         for shown in (secret, secret.hex().encode(), repr(secret).encode()[2:-1]):
             assert shown not in logged
             assert shown not in "".join(plans).encode()
-
-
-def test_while_it_runs_nobody_else_can_read_anything(
-    session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    modes = []
-
-    def noted(*arguments: Any) -> Any:
-        modes.extend(stat.S_IMODE(path.stat().st_mode) for path in tmp_path.glob(".safeswap-*") if path.is_dir())
-        return verify(*arguments)
-
-    verify = run._verify
-    monkeypatch.setattr(run, "_verify", noted)
-    result = masked(write_parts(census(), tmp_path / "census", 1), spec_of("a number of pairs"), session)
     assert modes == [0o700, 0o700]  # the output and the working directory
     assert stat.S_IMODE(result.audit.stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) for path in result.audit.iterdir()} == {0o600}
-
-
-def test_the_output_may_be_on_another_file_system(session: Any, tmp_path: Path) -> None:
-    memory = Path("/dev/shm")
-    if not memory.is_dir() or memory.stat().st_dev == tmp_path.stat().st_dev or not os.access(memory, os.W_OK):
-        pytest.skip("no second file system")
-    folder = Path(tempfile.mkdtemp(dir=memory))
-    try:
-        source = write_parts(census(), tmp_path / "census", 2)
-        asked: dict[str, Any] = {"spec": spec_of("a number of pairs"), "key": KEY, "identifier": "HHID"}
-        asked |= {"engine": "spark", "spark": session}
-        result = workflow.mask_file(source, folder / "masked", audit=tmp_path / "audit", **asked)
-        assert len(open_parquet(result.target)) == census().num_rows
-        assert [path.name for path in folder.iterdir()] == ["masked"]
-    finally:
-        shutil.rmtree(folder)
+    assert len(open_parquet(result.target)) == census().num_rows
+    assert [path.name for path in elsewhere.iterdir()] == ["masked"]
 
 
 @pytest.mark.parametrize(("own", "code"), [("", "missing-identifier"), ("n9", "duplicate-identifier")])
@@ -146,20 +137,27 @@ def test_text_identifiers_are_checked(own: str, code: str, session: Any, tmp_pat
     assert caught.value.code == code
 
 
-@pytest.mark.parametrize("column", ["TENURE", "INCOME", "HHID"])
 def test_one_wrong_value_in_what_was_written_is_found(
-    column: str, session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    found = []
+
     def verified(output: Any, part: Path, *rest: Any) -> Any:
         path = sorted(part.glob("*.parquet"))[-1]
         table = pq.read_table(path)
-        values = table[column].to_pylist()
-        values[3] = next(value for value in values if value != values[3])
-        pq.write_table(table.set_column(table.column_names.index(column), column, pa.array(values)), path)
-        return verify(output, part, *rest)
+        for column in ("HHID", "INCOME", "TENURE"):  # copied, a number; copied; exchanged
+            values = table[column].to_pylist()
+            values[3] = next(value for value in values if value != values[3])
+            wrong = pa.array(values, table.schema.field(column).type)
+            pq.write_table(table.set_column(table.column_names.index(column), column, wrong), path)
+            with pytest.raises(UnsafeRelease) as caught:
+                verify(output, part, *rest)
+            found.append(column)
+        raise caught.value
 
     verify = run._verify
     monkeypatch.setattr(run, "_verify", verified)
     with pytest.raises(UnsafeRelease):
         masked(write_parts(census(), tmp_path / "census", 2), spec_of("fixed"), session)
+    assert found == ["HHID", "INCOME", "TENURE"]
     assert [path.name for path in tmp_path.iterdir()] == ["census"]

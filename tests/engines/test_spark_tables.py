@@ -15,16 +15,18 @@ from tests.conformance.strategies import CASES, swap_example
 from tests.engines import table_checks
 from tests.engines.spark_runs import session_on
 from tests.engines.table_checks import KEY, FirstAndLast, check_every_operation, make_data
+from tests.engines.test_household_files import count_by_hand, tampered
 from tests.plug_in import install_trade
 
 from safeswap import registry
 from safeswap.arrays import keyed
 from safeswap.engines.base import DRAW
 from safeswap.engines.spark.engine import SparkRecords, SparkTable
+from safeswap.engines.spark.exchange import Exchanges, part_name
 from safeswap.files.parquet import open_parquet
 from safeswap.methods.base import Method
 from safeswap.model.microdata import Microdata
-from safeswap.model.schema import Kind
+from safeswap.model.schema import Attribute, Kind, Schema
 
 if importlib.util.find_spec("pyspark") is None:
     pytest.fail("PySpark is not installed: `make test` installs it, or `make .venv/.spark`", pytrace=False)
@@ -52,7 +54,7 @@ def test_every_operation_gives_what_plain_python_gives(seed: int, records: int, 
     found.prepare(identity_key=keyed.derive(KEY.secret, "identity"), work=tmp_path)
 
     def rows_of(pairs: Any) -> list[list[int]]:
-        listed = pairs.frame.orderBy("k").select("k", "a.i", "b.i").collect()
+        listed = pairs.frame.orderBy("k").select("k", "a", "b").collect()
         assert [place for place, _, _ in listed] == list(range(1, len(listed) + 1))
         return [[a, b] for _, a, b in listed]
 
@@ -90,7 +92,7 @@ def test_equal_first_words_are_ordered_by_the_second(session: Any, tmp_path: Pat
     assert [own for (own,) in numbered] == [own for own, *_ in sorted(rows, key=lambda row: row[1:3])]
 
     table = SparkTable(records, frame, ("group", "half")).map_groups(("group",), (DRAW,), FirstAndLast())
-    pairs = table.pairs("first", "mate", (DRAW,)).frame.orderBy("k").select("a.i", "b.i").collect()
+    pairs = table.pairs("first", "mate", (DRAW,)).frame.orderBy("k").select("a", "b").collect()
     groups = [sorted((row for row in rows if row[3] == group), key=lambda row: row[1:3]) for group in range(4)]
     expected = sorted((group[0][1:3], group[0][0], group[-1][0]) for group in groups)
     assert [tuple(pair) for pair in pairs] == [(a, b) for _, a, b in expected]
@@ -106,3 +108,19 @@ def test_a_plug_in_that_exchanges_values_masks_files(
         spec = method.spec_type(attributes=("Race", "Age"), keys=("Sex", "Town"))
         (tmp_path / "files").mkdir()
         check_on_file(method, "spark", (data, spec), tmp_path / "files", spark=session)
+
+
+def test_torn_units_and_units_by_cell_are_those_counted_by_hand(session: Any, tmp_path: Path) -> None:
+    for seed in (0, 3, 7, 12, 21):
+        before, after = tampered(seed)
+        folder = tmp_path / str(seed)
+        (folder / "written").mkdir(parents=True)
+        pq.write_table(before, folder / "data.parquet", row_group_size=9)
+        attributes = tuple(Attribute(name=name) for name in before.column_names)
+        records = SparkRecords(session, open_parquet(folder / "data.parquet"), Schema(attributes=attributes))
+        for piece in records.pieces:
+            pq.write_table(after.slice(piece.first, piece.records), folder / "written" / part_name(piece))
+        compare = Exchanges(records, ("area",), ()).compare_units
+        torn = compare(folder / "written", "home", ("area",)).count_torn()
+        moved = compare(folder / "written", "home", ("area", "kind")).count_moved_cells()
+        assert (torn, moved) == count_by_hand(before, after)

@@ -11,7 +11,7 @@ import pytest
 from tests.dwellings import KEY, column, edit, microdata
 
 from safeswap.arrays import bias, divergence
-from safeswap.datasets.housing_survey import HOUSING_ITEMS, HOUSING_KEYS, synthetic_housing_survey
+from safeswap.datasets import HOUSING_ITEMS, HOUSING_KEYS, synthetic_housing_survey
 from safeswap.measures.utility.bias import bias_bounds, default_levels, percentage_bias
 from safeswap.methods.edit_targeted.method import EditTargetedSpec
 from safeswap.methods.edit_targeted.near_optimal import near_optimal_order

@@ -26,6 +26,9 @@ from safeswap.service.people.sessions import StartTokens
 from safeswap.service.settings import Settings
 from safeswap.service.state import Service
 
+PATIENCE = 300.0
+"""Seconds that a client waits for an answer: a machine may be busy with other things, and no test is about that."""
+
 PASSWORD = "three blind mice run"
 ROLES = {
     "vera": "viewer",
@@ -70,7 +73,7 @@ class Running:
         return self._open(headers={"Authorization": f"Bearer {secret}"})
 
     def _open(self, **given: Any) -> httpx.Client:
-        self.opened.append(httpx.Client(base_url=self.address, timeout=20.0, verify=False, **given))
+        self.opened.append(httpx.Client(base_url=self.address, timeout=PATIENCE, verify=False, **given))
         return self.opened[-1]
 
     def user_id(self, name: str) -> str:

@@ -17,7 +17,7 @@ from tests.service.serving import Running, running
 
 from safeswap.service import state
 from safeswap.service.app import create_app
-from safeswap.service.http.paging import write_cursor
+from safeswap.service.http.wire import write_cursor
 from safeswap.service.keeping import store
 from safeswap.service.keeping.store import free_projects
 from safeswap.service.keeping.tables import jobs, projects

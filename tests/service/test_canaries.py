@@ -57,7 +57,7 @@ def told(tmp_path_factory):
                 _whole_way(client, survey(birds))
             finally:
                 worker.terminate()
-                worker.wait(20)
+                worker.wait(120)
         metrics = here.client().get("/metrics").text
         store = Path(settings.store)
         left = [path.relative_to(store) for path in store.rglob("*") if path.is_file()]
@@ -84,7 +84,7 @@ def _whole_way(client: httpx.Client, content: bytes) -> None:
 
     def done(answer: httpx.Response) -> dict:
         job = answer.json()
-        until = time.monotonic() + 120
+        until = time.monotonic() + 600
         while job.get("state") in {"queued", "running"} and time.monotonic() < until:
             time.sleep(0.1)
             job = client.get(f"{API}/jobs/{job['id']}").json()

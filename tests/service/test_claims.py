@@ -25,13 +25,13 @@ def memory_path(tmp_path: Path) -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def test_of_5000_claims_by_8_processes_that_are_killed_none_is_double_and_none_is_lost(memory_path):
+def test_of_2000_claims_by_8_processes_that_are_killed_none_is_double_and_none_is_lost(memory_path):
     settings = settings_in(memory_path)
     database_of(settings)
-    running = start(settings, memory_path, jobs=5000, kills=25)
-    found = check_none_twice_none_lost(running, number=5000)
+    running = start(settings, memory_path, jobs=2000, kills=25)
+    found = check_none_twice_none_lost(running, number=2000)
     assert found["killed"] == 25
-    assert len(found["claimed"]) >= 5000
+    assert len(found["claimed"]) >= 2000
 
 
 def test_looking_first_and_taking_afterwards_does_not_pass_the_same_test(memory_path):

@@ -84,10 +84,14 @@ def test_two_people_take_a_file_from_its_arrival_to_its_release(town, heard, tmp
         plot = waited(town, ana, ana.plot_confidentiality(project, masking, ["region", "tenure"]))
         assert ana.confidentiality(project, plot).summary["records"] == 90
 
+        tried = waited(town, ana, ana.attack(project, masking, scenario={"keys": ["region", "tenure"]}, full=False))
+        assert "linkage" in {each["attack"] for each in ana.attacked(project, tried).summary["attacks"]}
+
         asked = ana.request_release(project, masking, title="Survey")
         do_jobs(town.service)
         shown = olga.release(project, asked.id)
         assert shown.state == "requested"
+        assert "row_order" in {each["attack"] for each in shown.attacks}
         with pytest.raises(Refused) as refused:
             ana.download(project, asked.id, tmp_path / "too-early.zip")
         assert refused.value.problem.code == "not-approved"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
-from tests.service.at_work import Case, masking_of, project_with_data, request_of
+from tests.service.at_work import Case, do_jobs, masking_of, project_with_data, request_of
 from tests.service.serving import Running, running
 
 from safeswap import workflow
@@ -62,6 +62,51 @@ def test_a_request_shows_what_would_leave_and_what_was_verified(approved: Case) 
     assert page.status_code == 200
     assert page.headers["content-security-policy"].startswith("sandbox")
     assert approved.olga.get(f"{approved.address}/documents/data.csv").status_code == 422
+
+
+def test_a_release_that_waits_is_announced_and_data_that_were_replaced_end_it(office: Running, case: Case) -> None:
+    project = f"/api/v1/projects/{case.project}"
+    listed = {each["id"]: each["waiting"] for each in case.olga.get("/api/v1/projects?limit=200").json()["items"]}
+    assert listed[case.project] == case.ana.get(project).json()["waiting"] == 1
+    assert {each["waiting"] for each in office.client("adam").get("/api/v1/projects").json()["items"]} == {0}
+    job = case.ana.post(f"{project}/data-from-sample", json={"sample": "household_survey"}).json()
+    do_jobs(office.service)
+    assert case.ana.get(f"/api/v1/jobs/{job['id']}").json()["state"] == "succeeded"
+    described = case.ana.get(f"{project}/description").json()
+    assert (described["records"], case.ana.get(project).json()["file_name"]) == (4939, "household_survey (sample)")
+    assert {each["name"]: each["kind"] for each in described["attributes"]}["household"] == "household"
+    assert not any(each["inferred"] for each in described["attributes"])
+    refused = case.approve(case.olga)
+    assert (refused.status_code, refused.json()["code"]) == (409, "old-data")
+
+
+def test_every_reader_gets_the_report_made_for_them_and_no_other(approved: Case) -> None:
+    masking = f"{approved.address.partition('/releases/')[0]}/maskings/{approved.shown()['masking']}"
+    may = {
+        "public": {"vera", "ana", "olga"},
+        "analyst": {"ana", "olga"},
+        "five-safes": {"ana", "olga"},
+        "members": {"olga"},
+        "chair": {"olga"},
+    }
+    for reader, people in may.items():
+        for place in (approved.address, masking):
+            for person in ("vera", "ana", "olga"):
+                answer = getattr(approved, person).get(f"{place}/reports/{reader}")
+                assert answer.status_code == (200 if person in people else 403), (reader, place, person)
+    # The public report of the release is the one in the bundle, byte for byte.
+    public = approved.vera.get(f"{approved.address}/reports/public")
+    assert public.content == approved.vera.get(f"{approved.address}/documents/report.html").content
+    chair = approved.olga.get(f"{approved.address}/reports/chair").text
+    assert "Approved for release" in chair
+    assert "Decided by olga" in chair
+    facts = approved.olga.get(f"{approved.address}/reports/chair?format=json").json()
+    assert f"{facts['touched']:,} of {facts['records']:,} records" in chair
+    told = [approved.olga.get(f"{approved.address}/reports/members{form}").text for form in ("", "?format=json")]
+    share = f"{facts['touched'] / facts['records']:.2%}"
+    assert share in chair
+    assert facts["touched"] > 0
+    assert not any(share in text or "touched" in text for text in (*told, public.text))
 
 
 def test_nothing_can_be_downloaded_before_somebody_else_has_approved_it(case: Case) -> None:

@@ -61,12 +61,12 @@ def test_the_steps_lead_to_exactly_the_tables_of_the_code(settings):
 
 def test_claims_survive_kills_of_workers_and_a_crash_of_the_server(settings, cluster, tmp_path):
     database_of(settings).close()
-    running = start(settings, tmp_path, jobs=1500, kills=5, lease=1.0)
+    running = start(settings, tmp_path, jobs=600, kills=5, lease=1.0)
     time.sleep(1.0)
     cluster.stop("immediate")
     time.sleep(0.5)
     cluster.start()
-    check_none_twice_none_lost(running, number=1500)
+    check_none_twice_none_lost(running, number=600)
 
 
 def test_looking_first_and_taking_afterwards_does_not_pass_the_same_test(settings, tmp_path):

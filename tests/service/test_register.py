@@ -20,7 +20,7 @@ from tests.service.serving import Running, running
 
 from safeswap import workflow
 from safeswap.releases.ledger import configured_ledger
-from safeswap.service.keeping import register, retention
+from safeswap.service.keeping import register, store
 from safeswap.service.keeping.database import new_id
 from safeswap.service.keeping.tables import maskings
 from safeswap.service.keeping.vault import MAGIC
@@ -214,7 +214,7 @@ def test_deleting_the_project_keeps_what_its_file_went_through(tmp_path):
     with running(tmp_path) as here:
         project = project_with_data(here, "ana", "olga", content=survey(seed=702, records=85))
         content = read_from(bundle_of(here, project), "data.csv")
-        assert retention.delete_project(here.service.database, here.service.store, project)
+        assert store.delete_project(here.service.database, here.service.store, project)
         assert facts_of(by_pram(here, upload(here, content)))["method"] == BOTH
 
 

@@ -12,11 +12,10 @@ from sqlalchemy import select, update
 from tests.service.serving import Running, running
 
 from safeswap.service.http import etags
-from safeswap.service.http.paging import write_cursor
 from safeswap.service.http.problems import Conflict
+from safeswap.service.http.wire import write_cursor
 from safeswap.service.keeping.tables import replies
-from safeswap.service.people.callers import Caller
-from safeswap.service.people.roles import allow
+from safeswap.service.people.roles import Caller, allow
 
 DONE: list[Any] = []
 GO_ON = threading.Event()

@@ -90,7 +90,7 @@ def is_gone(pid: int) -> bool:
 
 
 def namespaces_are_allowed() -> bool:
-    program = "from safeswap.service.work import confine; raise SystemExit(not confine._enter_network_namespace())"
+    program = "from safeswap.service.work import child; raise SystemExit(not child._enter_network_namespace())"
     return subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
@@ -240,10 +240,10 @@ def test_a_kind_of_job_that_a_worker_does_not_know_is_left_to_others(place):
 
 NO_SOCKETS = """
 import ctypes, errno, os, socket, sys
-from safeswap.service.work import confine
+from safeswap.service.work import child
 for name in sys.argv[1:]:
-    setattr(confine, name, lambda: False)
-means = confine.cut_network()
+    setattr(child, name, lambda: False)
+means = child.cut_network()
 for attempt in (lambda: socket.socket(), lambda: socket.create_connection(("127.0.0.1", 9))):
     try:
         attempt()

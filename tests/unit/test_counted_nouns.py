@@ -28,10 +28,17 @@ _BETWEEN = r"(?: (?!(?:of|the|in|and|or|are|is|to|have|has|had|by|at|with|from|f
 PLURAL = re.compile(rf"{_BETWEEN} (?:{'|'.join(NOUNS)})\b")
 
 NEVER_ONE = {
+    ("measures/base.py", "number"): "more keys than are taken at a time",
+    ("measures/households.py", "measure.name"): "a name, and no noun",
+    ("methods/suppress/households.py", "number"): "a tolerance is at least 2",
+    ("model/scenario.py", "what"): "a name, and no noun",
+    ("model/schema.py", "' and '.join(map(repr, found[:2]))"): "two names, and no noun",
+    ("service/routes/risk_views.py", "found.bars[0].label"): "fewer than some number above 1",
+    ("studies/choice.py", "draws"): "only told for more than one draw",
     ("files/dialect.py", "len(dialects)"): "an ambiguity has at least two candidates",
     ("measures/plot/fellegi_sunter.py", "len(released) * len(known)"): "above the limit on pairs",
     ("measures/plot/numeric_keys.py", "which"): "a word, inside several",
-    ("measures/risk/l_diversity.py", "'different' if self.kind == 'distinct' else 'effective'"): "a word, after l > 1",
+    ("measures/risk/key_measures.py", "'different' if self.kind == 'distinct' else 'effective'"): "a word, after l > 1",
     ("measures/risk/n_rule.py", "self.n"): "n is at least 2",
     ("measures/utility/base.py", "_TABLES_OF[sizes[row]]"): "a word: the largest among several tables",
     ("methods/safe/spec.py", "self.tolerance"): "a tolerance is at least 2",
@@ -102,7 +109,12 @@ def test_no_message_counts_one_of_many() -> None:
 
 BRACES = {".js": re.compile(r"\$\{([^{}]*(?:\{[^{}]*\}[^{}]*)*)\}" + PLURAL.pattern)}
 BRACES[".html"] = re.compile(r"\{\{ ([^{}]*) \}\}" + PLURAL.pattern)
-NEVER_ONE_IN_PAGES = {("study-form.js", "count(wanted.replicates)"): "only told for more than one draw"}
+NEVER_ONE_IN_PAGES = {
+    ("study-form.js", "count(wanted.replicates)"): "only told for more than one draw",
+    ("risk.js", "size"): "one key is told as such",
+    ("data.js", "power(cells.possible)"): "a thousand million or more",
+    ("households.js", "title(each)"): "one person is told as such",
+}
 
 
 def test_no_page_counts_one_of_many() -> None:

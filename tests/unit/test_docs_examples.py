@@ -14,19 +14,27 @@ from safeswap.cli.app import run
 ROOT = Path(__file__).parents[2]
 # A how-to page that needs more than the package and a minute (Spark, a hundred million households) is not among these.
 HOW_TO: tuple[str, ...] = (
+    "attack",
     "awkward-files",
     "census-edit",
     "confidentiality-plot",
     "constraints",
+    "household-swap",
+    "households",
     "measures",
     "numeric-methods",
+    "pipelines",
+    "project-file",
     "recode",
     "release",
+    "reports",
     "safe-tables",
+    "scenario",
     "secret-keys",
     "suppress",
     "targeting",
     "undo",
+    "utility",
     "webswap-projects",
 )
 PAGES = [

@@ -12,9 +12,9 @@ import safeswap
 from safeswap import workflow
 
 NAMES = [
-    *["Key", "Microdata", "SafeswapError", "Schema", "StudySpec", "SwapSpec"],
-    *["assess", "datasets", "describe", "mask", "plan", "read", "read_key", "release", "study", "swap", "to_frame"],
-    *["undo", "verify"],
+    *["Key", "Microdata", "Pipeline", "Project", "SafeswapError", "Scenario", "Schema", "StudySpec", "SwapSpec"],
+    *["assess", "attack", "datasets", "describe", "mask", "plan", "read", "read_key", "record_swap", "release"],
+    *["report", "study", "suggest_keys", "swap", "to_frame", "undo", "verify"],
 ]
 HEAVY = ("numba", "numpy", "pyarrow", "polars", "pandas", "scipy", "plotly", "cryptography", "pydantic", "pyreadstat")
 

@@ -16,11 +16,14 @@ MOST = 8
 # Public verbs: people type these keywords, and each is checked and documented by its own annotation.
 VERBS = {
     "files/read.py": {"read"},
-    "workflow/assessing.py": {"assess_file"},
+    "workflow/assessing.py": {"assess", "assess_file"},
+    "workflow/attacking.py": {"attack"},
     "workflow/masking.py": {"mask_file"},
     "workflow/plotting.py": {"confidentiality"},
     "measures/risk/by_record.py": {"file_risk", "write_record_risks"},
+    "workflow/record_swapping.py": {"record_swap"},
     "workflow/releasing.py": {"release"},
+    "workflow/reporting.py": {"report"},
     "workflow/safe.py": {"safe_table", "safe_records"},
     "workflow/studying.py": {"study"},
     "workflow/thinning.py": {"thin_to"},

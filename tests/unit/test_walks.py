@@ -23,8 +23,8 @@ FOREIGN = (
     "sqlalchemy",
     "pyreadstat",
 )
-MOST_FILES = {"swap": 66, "study": 37, "duckdb": 51}
-"""The numbers of today. A call that passes through more files than this has become harder to follow."""
+MOST_FILES = {"swap": 68, "study": 38, "duckdb": 52}
+"""The numbers of today, with scenarios, weights and households. With more files a call has become harder to follow."""
 
 
 def loaded(found: dict[str, list[str]], names: tuple[str, ...]) -> set[str]:
@@ -49,9 +49,9 @@ def test_a_swap_of_csv_loads_neither_a_compiler_nor_a_second_library_of_frames(
 
 
 def test_a_swap_loads_only_what_runs(swapped: dict[str, list[str]]) -> None:
-    assert own_modules(swapped, "measures.risk") == {"key_measure", "n_rule"}
-    assert own_modules(swapped, "measures.utility") == {"base", "share_changed", "table_distances"}
-    assert own_modules(swapped, "methods") == {"base", "exchange", "swap"} & own_modules(swapped, "methods")
+    assert own_modules(swapped, "measures.risk") == {"n_rule"}
+    assert own_modules(swapped, "measures.utility") == {"base", "record_changes", "table_distances"}
+    assert own_modules(swapped, "methods") <= {"base", "by_household", "exchange", "swap"}
     assert own_modules(swapped, "releases") == {"ledger", "register"}
     for room in ("studies", "projects", "reports", "charts", "attacks", "service", "workbench"):
         assert own_modules(swapped, room) == set()

@@ -24,8 +24,9 @@ from safeswap.model.schema import Attribute, Kind
 from safeswap.model.study import ConstraintSet
 from safeswap.moved import VERBS
 from safeswap.projects.toml import write_recipe
-from safeswap.workflow import old_names
+from safeswap.workflow import step_table  # noqa: F401  (so that it is an attribute of workflow)
 from safeswap.workflow.masking import keep
+from safeswap.workflow.old_names import find_verb
 
 NASTY: Mapping[str, Any] = {
     "None": None,
@@ -95,6 +96,8 @@ class World:
         write(self.data, self.parquet)
         self.kept_audit = folder / "kept"
         keep(ss.swap(ss.read(self.parquet), self.spec, key=self.key), self.kept, audit=self.kept_audit)
+        self.project = folder / "project.toml"
+        ss.Project(data="toy.parquet", pipeline=[self.spec]).save(self.project)
         self.grc, self.hierarchy = folder / "a.grc", folder / "a.hrc"
         self.grc.write_text("1: a-b\n")
         self.hierarchy.write_text("c\n@a\n@b\n")
@@ -116,8 +119,21 @@ Calls = Mapping[str, Callable[[World], dict[str, Any]]]
 FUNCTIONS: Calls = {
     "Key": lambda w: {"secret": bytes(32), "releasable": True},
     "Microdata": lambda w: {"table": w.data.table, "schema": w.data.schema, "origin": None, "past": (), "first": None},
+    "Pipeline": lambda w: {"steps": [w.spec, {"method": "pram", "attributes": ["A"]}]},
+    "Project": lambda w: {
+        "title": "",
+        "data": {"file": "a.csv"},
+        "schema": w.data.schema,
+        "scenarios": [{"name": "own", "keys": ["A"]}],
+        "pipeline": [w.spec],
+        "aside": (),
+        "study": {"attributes": ["A"]},
+        "release": {"public": "out"},
+        "guesses": {"data.identifier": "by its name"},
+    },
     "SafeswapError": lambda w: {"message": "no", "code": "no", "hint": ""},
     "Schema": lambda w: {"name": "", "label": "", "attributes": w.data.schema.attributes},
+    "Scenario": lambda w: {**ss.Scenario(keys=["A"], tolerance=2).model_dump()},
     "StudySpec": lambda w: {**ss.StudySpec(attributes=["A"]).model_dump()},
     "SwapSpec": lambda w: {**w.spec.model_dump(), "targeting": {"keys": ["B"], "n": 3, "weight": 2.0}},
     "assess": lambda w: {
@@ -129,9 +145,23 @@ FUNCTIONS: Calls = {
         "ways": None,
         "match": "auto",
         "audit": None,
+        "scenario": None,
+    },
+    "attack": lambda w: {
+        "masked": w.masked,
+        "original": None,
+        "scenario": {"keys": ["A"]},
+        "attacks": ["linkage"],
+        "full": False,
+        "control": None,
+        "rules": (),
+        "tables": (),
+        "tolerance": 3,
+        "earlier": (),
+        "audit": None,
     },
     "describe": lambda w: {"data": w.data, "tolerance": 3},
-    "mask": lambda w: {**given(w), "spec": w.spec},
+    "mask": lambda w: {**given(w), "spec": w.spec, "known": None},
     "plan": lambda w: {"data": w.data, "spec": w.spec, "engine": "memory"},
     "read": lambda w: {
         "source": toy(),
@@ -157,13 +187,38 @@ FUNCTIONS: Calls = {
         "date": "",
         "tolerance": 3,
         "publish_rate": False,
+        "publish_errors": "",
         "second_release": "tried once more",
         "unmasked": False,
         "ledger": None,
         "before": None,
         "recipe": None,
+        "attack": "quick",
+        "scenario": None,
+        "policy": None,
+        "control": None,
+        "earlier": (),
+        "override": "",
         "force": False,
     },
+    "report": lambda w: {
+        "masked": w.masked,
+        "scenarios": [{"name": "own", "keys": ["A", "B"]}],
+        "measures": ["hellinger"],
+        "require": {"own": "risky <= 100"},
+        "study": None,
+        "choice": None,
+        "attacks": [],
+        "decision": {"state": "ready"},
+        "published": None,
+        "title": "",
+        "date": "",
+        "drop": ["n"],
+        "identifiers": "new",
+        "tolerance": 3,
+        "recipe": None,
+    },
+    "suggest_keys": lambda w: {"data": w.data, "among": ["A", "B"], "most": 2},
     "study": lambda w: {
         "data": w.data,
         "spec": None,
@@ -176,17 +231,36 @@ FUNCTIONS: Calls = {
         "attributes": ["A"],
         "rates": [0.5],
     },
+    "record_swap": lambda w: {
+        "data": w.data,
+        "hid": "id",
+        "hierarchy": ["B"],
+        "similar": [],
+        "swaprate": 0.0,
+        "risk": None,
+        "risk_threshold": None,
+        "k_anonymity": 0,
+        "risk_variables": [],
+        "carry_along": [],
+        "key": None,
+        "insecure_seed": 1,
+    },
     "swap": lambda w: {**given(w), "spec": None, "swap": ["A"], "pairs": 2},
     "to_frame": lambda w: {"data": w.masked, "like": "pandas"},
     "undo": lambda w: {"masked": w.masked.data, "audit": w.masked.audit},
     "verify": lambda w: {"bundle": w.published.public},
     "datasets.available": lambda w: {},
     "datasets.cps8d": lambda w: {},
+    "datasets.household_survey": lambda w: {},
+    "datasets.household_survey_schema": lambda w: {},
     "datasets.synthetic_census": lambda w: {"households": 5, "key": 1, "chunk_size": 5},
     "datasets.synthetic_census_chunks": lambda w: {"households": 5, "key": 1, "chunk_size": 5},
     "datasets.synthetic_census_schema": lambda w: {},
     "datasets.synthetic_enterprises": lambda w: {"n": 200, "seed": 1},
     "datasets.synthetic_housing_survey": lambda w: {},
+    "datasets.synthetic_population": lambda w: {"persons": 5, "key": 1},
+    "datasets.synthetic_population_schema": lambda w: {},
+    "datasets.write_household_survey": lambda w: {"path": w.new().with_suffix(".csv"), "force": False},
     "datasets.write_synthetic_census": lambda w: {
         "path": w.new(),
         "households": 5,
@@ -194,17 +268,29 @@ FUNCTIONS: Calls = {
         "chunk_size": 5,
         "force": False,
     },
+    "datasets.write_synthetic_population": lambda w: {"path": w.new(), "persons": 5, "key": 1, "force": False},
 }
 
 
 # The verbs behind the front door, as the command line and the service call them.
 WORKFLOW: Calls = {
-    "advice": lambda w: {"data": w.data, "combinations": {"keys": ["A", "B"]}, "candidates": None, "most": 2},
+    "advice": lambda w: {
+        "data": w.data,
+        "combinations": {"keys": ["A", "B"]},
+        "candidates": None,
+        "most": 2,
+        "scenario": None,
+    },
     "argus_session": lambda w: {"data": w.data, "combinations": {"keys": ["A", "B"]}, "recipe": None, "key": None},
     "as_key": lambda w: {"key": None, "insecure_seed": 1},
     "as_recipe": lambda w: {"steps": DROP},
     "as_spec": lambda w: {"spec": {"method": "swap", "swap": ["A"], "pairs": 1}},
     "as_study_spec": lambda w: {"spec": None, "attributes": ["A"]},
+    "step_table.assess_steps": lambda w: {
+        "masked": w.masked,
+        "scenarios": [{"keys": ["A"]}],
+        "known": None,
+    },
     "assess_file": lambda w: {
         "before": w.parquet,
         "after": w.parquet,
@@ -214,6 +300,7 @@ WORKFLOW: Calls = {
         "memory_limit": "1GB",
         "threads": 1,
         "spark": None,
+        "scenario": {"keys": ["A"]},
         "identifier": "id",
         "kinds": {},
         "missing": (),
@@ -234,6 +321,7 @@ WORKFLOW: Calls = {
         "attributes": ["A"],
         "match": "auto",
         "audit": None,
+        "some_gone": False,
     },
     "confidentiality": lambda w: {
         "original": w.data,
@@ -248,6 +336,7 @@ WORKFLOW: Calls = {
         "weight": None,
         "sampling_fraction": None,
         "importance": None,
+        "scenario": None,
     },
     "confidentiality_by_keys": lambda w: {"original": w.data, "released": w.masked.data, "key_sets": [["A"], ["B"]]},
     "file_risk": lambda w: {
@@ -261,6 +350,7 @@ WORKFLOW: Calls = {
         "max_size": 3,
         "sampling_fraction": 0.1,
         "missing": None,
+        "scenario": None,
     },
     "find_engine": lambda w: {"name": "memory"},
     "keep": lambda w: {
@@ -289,6 +379,7 @@ WORKFLOW: Calls = {
         "force": False,
         "measures": (),
         "attributes": None,
+        "scenario": {"keys": ["A"]},
         "identifier": "id",
     },
     "number_of_candidates": lambda w: {"data": w.data, "spec": None, "attributes": ["A"]},
@@ -306,7 +397,7 @@ WORKFLOW: Calls = {
         "date": "",
         "force": False,
     },
-    "risky": lambda w: {"data": w.data, "combinations": {"keys": ["A", "B"]}},
+    "risky": lambda w: {"data": w.data, "combinations": {"keys": ["A", "B"]}, "scenario": None},
     "risky_after": lambda w: {"recipe": DROP, "data": w.data, "combinations": {"keys": ["A", "B"]}, "key": None},
     "safe_records": lambda w: {
         "data": w.data,
@@ -422,6 +513,8 @@ VALUES: Mapping[str, Callable[[World], Any]] = {
     "Schema": lambda w: w.data.schema,
     "SwapSpec": lambda w: w.spec,
     "StudySpec": lambda w: w.study.spec,
+    "Pipeline": lambda w: ss.Pipeline([w.spec, {"method": "pram", "attributes": ["A"]}]),
+    "Project": lambda w: ss.Project(data="toy.parquet", pipeline=[w.spec]),
     "Masked": lambda w: w.masked,
     "Plan": lambda w: w.masked.plan,
     "Audit": lambda w: w.masked.audit,
@@ -441,12 +534,30 @@ METHODS: Calls = {
     "Microdata.share_codes": lambda w: {"other": w.data, "names": ["A"]},
     "Microdata.count_distinct": lambda w: {"name": "A"},
     "Microdata.codes_at": lambda w: {"name": "A", "rows": np.array([0, 1])},
+    "Microdata.has_more_values": lambda w: {"name": "A", "number": 3},
     "Microdata.is_constant": lambda w: {"name": "A"},
     "Microdata.with_columns": lambda w: {"columns": {"A": w.data.table.column("B")}, "coded": {}},
     "Schema.__contains__": lambda w: {"name": "A"},
     "Schema.__getitem__": lambda w: {"name": "A"},
     "Schema.iter_kind": lambda w: {"kind": Kind.NOMINAL},
+    "Schema.select": lambda w: {"names": ["A"]},
     "Schema.replace": lambda w: {"*attributes": Attribute(name="A"), "name": "x"},
+    "Pipeline.__getitem__": lambda w: {"which": "swap"},
+    "Pipeline.common": lambda w: {"other": ss.Pipeline([w.spec])},
+    "Pipeline.edit": lambda w: {"which": "swap", "pairs": 3},
+    "Pipeline.find": lambda w: {"which": 0},
+    "Pipeline.insert": lambda w: {"which": 0, "step": DROP},
+    "Pipeline.move": lambda w: {"which": "swap", "to": -1},
+    "Pipeline.put": lambda w: {"which": 0, "step": DROP},
+    "Pipeline.remove": lambda w: {"which": 0},
+    "Pipeline.replace": lambda w: {"steps": [w.spec]},
+    "Project.of": lambda w: {"content": {"scenario": [{"keys": ["A"]}]}},
+    "Project.parse_alone": lambda w: {"text": ss.Project(data="toy.parquet").text()},
+    "Project.with_steps": lambda w: {"steps": [w.spec.as_dict()]},
+    "Project.parse": lambda w: {"text": ss.Project(data="toy.parquet").text()},
+    "Project.read": lambda w: {"path": w.project},
+    "Project.save": lambda w: {"path": w.new(), "force": False},
+    "Project.start": lambda w: {"path": w.parquet, "folder": w.folder},
     "SwapSpec.pairs_for": lambda w: {"records": 10},
     "SwapSpec.replace": lambda w: {"pairs": 2},
     "SwapSpec.role": lambda w: {"name": "A"},
@@ -464,6 +575,8 @@ METHODS: Calls = {
         "key": w.key,
         "replicate": 0,
     },
+    "Masked.undo_to": lambda w: {"number": 0},
+    "Masked.with_parts": lambda w: {"parts": ()},
     "Masked.with_past": lambda w: {"steps": w.masked.data.past},
     "Study.load": lambda w: {"path": w.saved},
     "Study.save": lambda w: {
@@ -477,9 +590,11 @@ METHODS: Calls = {
     "Study.axes": lambda w: {"risk": "n_rule", "distortion": "hellinger"},
     "Study.choose": lambda w: {"objective": "linear:a=1", "risk": None, "distortion": None},
     "Study.distortion_table": lambda w: {"number": 0, "measure": "hellinger"},
+    "Study.find": lambda w: {"spec": w.study.specs[0], "replicate": 0},
     "Study.frontier": lambda w: {"risk": None, "distortion": None, "rate": 0.5},
     "Study.scores": lambda w: {"measure": "n_rule"},
     "Study.summary": lambda w: {"risk": None, "distortion": None},
+    "Study.take": lambda w: {"candidate": 0},
     "Study.to_frame": lambda w: {"part": "summary"},
 }
 
@@ -530,7 +645,9 @@ def function_of(name: str, world: World) -> Callable[..., Any]:
         value, method = name.split(".")
         return getattr(VALUES[value](world), method)  # type: ignore[no-any-return]
     # The old names are tried as long as they work, without their warning.
-    found: Any = old_names if name in VERBS else workflow if name in WORKFLOW else ss
+    if name in VERBS:
+        return find_verb(name)  # type: ignore[no-any-return]
+    found: Any = workflow if name in WORKFLOW else ss
     for part in name.split("."):
         found = getattr(found, part)
     return found  # type: ignore[no-any-return]

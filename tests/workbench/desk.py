@@ -160,7 +160,7 @@ class Desk:
         stated = (
             {"start_token": self.tokens.issue()} if self.settings.single_user else {"name": who, "password": PASSWORD}
         )
-        with httpx.Client(base_url=self.address + API) as client:
+        with httpx.Client(base_url=self.address + API, timeout=PATIENCE) as client:
             client.post("/session", json=stated).raise_for_status()
             return client.cookies[self.settings.cookie]
 

@@ -70,6 +70,7 @@ def test_a_file_dropped_beside_a_file_that_is_there_changes_nothing_unasked(
         page.evaluate(DROP, "a,b\n1,2\n3,4\n")
         expect(page.locator("#problem")).to_contain_text("The file was not accepted. To replace the current file")
         page.click("#other-file")
+        page.click("#replace-yes")
         page.evaluate(DROP, "a,b\n1,2\n3,4\n")
         expect(page.locator("#file-line")).to_contain_text("dropped.csv: 2 records", timeout=LONG)
 
@@ -99,3 +100,23 @@ def test_levels_are_put_in_order_though_rare_ones_are_not_shown(browser: Browser
             first = page.locator("#levels-list li bdi").all_inner_texts()
             assert first == {"grade": ["bad", "fair", "good"], "number": ["1", "10", "2"]}[attribute]
             page.click("#levels-cancel")
+
+
+def test_sample_data_are_opened_and_replaced_after_a_question(browser: Browser, desk: Desk, survey: Path) -> None:
+    with desk.seen(browser) as seen:
+        page = seen.go("/")
+        with page.expect_popup() as tour:
+            page.get_by_role("link", name="A tour in ten minutes").click()
+        expect(tour.value.get_by_role("heading", level=1)).to_have_text("A tour in ten minutes")
+        page.get_by_role("button", name="Household survey").click()
+        page.wait_for_url("**/projects/*/data")
+        expect(page.locator("#file-line")).to_contain_text("4,939 records")
+        expect(page.locator("#confirm")).to_be_hidden()
+        page.click("#other-file")
+        expect(page.locator("#replace-note")).to_contain_text("Nothing has been made from the present file.")
+        page.click("#replace-no")
+        expect(page.locator("#upload")).to_be_hidden()
+        page.click("#other-file")
+        page.click("#replace-yes")
+        page.set_input_files("#file", survey)
+        expect(page.locator("#file-line")).to_contain_text("2,000 records")

@@ -10,6 +10,7 @@ from playwright.sync_api import Browser, expect
 from tests.workbench.desk import Desk, Seen
 
 from safeswap.files.keyfile import generate_key
+from safeswap.model.text import plural
 
 ATTRIBUTES = ["Age", "Edu", "Race", "Sex"]
 
@@ -262,3 +263,53 @@ def test_the_script_of_the_map_runs(  # noqa: PLR0917  (fixtures)
     exec(script, names)
     assert len(names["study"]) == 30
     assert (tmp_path / "study" / "report.html").is_file()
+
+
+def test_requirements_are_shaded_and_every_method_has_its_mark(browser: Browser, desk: Desk, survey: Path) -> None:
+    project = desk.project(survey)
+    scenario = {"name": "prosecutor", "keys": ATTRIBUTES, "tolerance": 3}
+    varied = {"method": "pram", "attributes": ["Edu"], "sweep": {"keep": [0.8, 0.9]}}
+    with desk.client() as client:
+        etag = client._send("GET", f"/projects/{project}/settings").headers["etag"]
+        client._send(
+            "PATCH", f"/projects/{project}/settings", json={"scenarios": [scenario]}, headers={"If-Match": etag}
+        )
+        study = client.wait(
+            client.study(project, attributes=["Edu", "Race"], rates=[0.05], replicates=2, swaps=True, vary=[varied])
+        ).result.id
+        candidates = list(client.candidates(project, study))
+    means: dict[int, tuple[float, float]] = {}
+    for each in candidates:
+        drawn = [c for c in candidates if c.specification == each.specification]
+        risk, across = (sum(c.scores[m] for c in drawn) / 2 for m in ("n_rule", "hellinger"))
+        means[each.specification] = (risk, across)
+    beaten = [
+        one
+        for one, (risk, across) in means.items()
+        if any(r <= risk and d <= across and (r, d) != (risk, across) for r, d in means.values())
+    ]
+    limit = round(sorted(risk for risk, _ in means.values())[2] * 1.0001, 6)
+    accepted = sum(risk <= limit for risk, _ in means.values())
+    with desk.seen(browser) as seen:
+        open_map(seen, project, study)
+        page = seen.page
+        best = plural(len(means) - len(beaten), "specification")
+        expect(page.locator("#study-line")).to_contain_text(f"{best} on the frontier")
+        expect(seen.part("table-title")).to_contain_text(f"{best}, at the means")
+        assert len(page.query_selector_all('[data-part="table"] tbody tr')) == len(means) - len(beaten)
+        assert seen.part("marks").inner_text().split() == ["Method", "●", "swap", "▲", "pram"]
+        page.get_by_label("Accepted: n-rule at most").fill(str(limit))
+        page.get_by_role("button", name="Keep as requirement").click()
+        expect(seen.part("legend")).to_contain_text(f"{accepted} of {len(means)} points")
+        page.reload()
+        seen.ready()
+        expect(seen.part("legend")).to_contain_text(f"{accepted} of {len(means)} points")
+        shaded = page.evaluate(
+            """() => document.querySelector('.safeswap-map [data-part="plot"]')._fullLayout.shapes
+                .filter((each) => each.type === "rect").map((each) => [each.yref, each.y1, each.xref])"""
+        )
+        assert shaded == [["y", limit, "paper"]]
+        page.locator("#compared summary").first.click()
+        for letter, place in (("A", 1), ("B", 4)):
+            page.get_by_label(f"Candidate {letter}").select_option(index=place)
+        expect(page.locator("#sides thead").first).to_contain_text("B: pram keep=0.8, replicate 0")

@@ -66,7 +66,7 @@ def agrees(page: Page, desk: Desk, project: str, masking: str) -> dict[str, Any]
     """The page of a masking against the answers of the interface; what the interface says of it."""
     found = told(desk, f"/projects/{project}/maskings/{masking}")
     summary = found["summary"]
-    assert page.locator("#plan").inner_text() == f"{summary['plan']}."
+    assert page.locator("#plan").inner_text() == f"{summary['done']}."
     shown = [number(text) for text in page.locator("#totals td").all_inner_texts()]
     assert shown == [summary[name] for name in ("records", "asked", "feasible", "made", "compensating")]
     titles = page.locator("#totals th").all_inner_texts()
@@ -78,7 +78,7 @@ def agrees(page: Page, desk: Desk, project: str, masking: str) -> dict[str, Any]
         assert float(value.get_attribute("data-value") or "nan") == score["value"]
         assert value.inner_text() == "0" or number(value.inner_text()) == pytest.approx(score["value"], rel=1e-3)
         assert scores.nth(i).locator("p").first.inner_text() == score["sentence"]
-    assert json.loads(page.locator("#spec").inner_text()) == found["spec"]["spec"]
+    assert json.loads(page.locator("#spec").text_content() or "") == found["spec"]["spec"]
     return found
 
 
@@ -113,18 +113,20 @@ def test_the_edit_of_1990_is_made_on_its_form_and_its_result_is_shown(
 ) -> None:
     with desk.seen(browser) as seen:
         page = seen.go(f"/projects/{census}/method?method=edit_1990")
-        for field in ("keys", "geography"):
-            group = page.locator("#fields fieldset").filter(has=page.locator("legend", has_text=field.title()))
-            for attribute in EDIT_1990[field]:  # type: ignore[attr-defined]
-                group.get_by_label(attribute, exact=True).check()
-        page.get_by_role("combobox", name=re.compile("^Across")).fill("PLACE")
+        group = page.locator("#fields fieldset").filter(has=page.locator("legend", has_text="Keys"))
+        for attribute in EDIT_1990["keys"]:  # type: ignore[attr-defined]
+            group.get_by_label(attribute, exact=True).check()
+        for attribute in EDIT_1990["geography"]:  # type: ignore[attr-defined]
+            page.get_by_label("Add to geography").select_option(attribute)
+        page.get_by_role("combobox", name=re.compile("^Across")).select_option("PLACE")
         page.get_by_role("spinbutton", name=re.compile("^Rate")).fill("0.2")
         page.click("#mask")
         page.locator("#job").get_by_role("link", name="The result").click(timeout=LONG)
         page.wait_for_url("**/results/*")
         seen.ready()
         found = agrees(page, desk, census, page.url.rpartition("/")[2])
-        assert found["spec"]["spec"] | EDIT_1990 == found["spec"]["spec"]
+        (made,) = found["spec"]["spec"]["steps"]
+        assert made | EDIT_1990 == made
         assert found["summary"]["made"] > 0
         address = f"/projects/{census}/maskings/{found['id']}"
         assert same_table(page, desk, address, rows="TENURE", columns="ADULTS") == 0, "the keys are exchanged together"
@@ -141,5 +143,10 @@ def test_the_targeted_edit_has_the_result_page_that_the_interface_tells(
         page = seen.go(f"/projects/{housing}/results/{masking.id}")
         found = agrees(page, desk, housing, masking.id)
         assert found["summary"]["made"] > 0
+        links = page.locator("#reports a")
+        told = {link.get_attribute("href").rpartition("/")[2] for link in links.all()}
+        assert told == {"public", "members", "chair", "analyst", "five-safes"}
+        for link in links.all():
+            assert page.request.get(link.evaluate("link => link.href")).status == 200
         address = f"/projects/{housing}/maskings/{masking.id}"
         assert same_table(page, desk, address, rows="REGION", columns="BEDROOMS") == 0, "amounts alone change hands"

@@ -34,7 +34,7 @@ def worked(desk: Desk, survey: Path) -> dict[str, str]:
 def screens(worked: dict[str, str]) -> list[str]:
     project = f"/projects/{worked['project']}"
     steps = [f"{project}/{name}" for name in ("data", "map", "records", "log")]
-    return ["/", "/log-in", *steps, f"{project}/results/{worked['masking']}"]
+    return ["/", "/log-in", "/help/data", *steps, f"{project}/results/{worked['masking']}"]
 
 
 def settle(page: Page) -> None:
@@ -98,6 +98,17 @@ def test_no_screen_keeps_anybody_out(browser: Browser, desk: Desk, worked: dict[
             if told:
                 found[path.rsplit("/", 1)[-1]] = told
     assert found == {}
+
+
+def test_no_screen_scrolls_sideways_on_a_phone(browser: Browser, desk: Desk, worked: dict[str, str]) -> None:
+    steps = [f"/projects/{worked['project']}/{name}" for name in ("risk", "method", "release", "tables")]
+    with desk.seen(browser, width=390, height=844) as seen:
+        widths = {}
+        for path in (*screens(worked), *steps):
+            page = seen.go(path)
+            settle(page)
+            widths[path.rsplit("/", 1)[-1]] = page.evaluate("document.documentElement.scrollWidth")
+    assert {name: width for name, width in widths.items() if width > 390} == {}
 
 
 def test_a_first_load_is_small_and_no_chart_can_be_sent_away(
@@ -267,7 +278,7 @@ def test_the_log_takes_a_note_and_can_be_saved(browser: Browser, desk: Desk, wor
 
 def test_every_screen_shows_its_python(browser: Browser, desk: Desk, worked: dict[str, str]) -> None:
     with desk.seen(browser) as seen:
-        for path in screens(worked)[2:]:
+        for path in screens(worked)[3:]:
             if path.endswith("/log"):
                 continue
             page = seen.go(path)

@@ -54,6 +54,11 @@ class JointCounts:
     cells: int
     alike: Int64s | None = None
 
+    @property
+    def net_change(self) -> int:
+        """The number of records by which the cells differ, if there are as many after as before."""
+        return int((np.abs(self.after - self.before) * (1 if self.alike is None else self.alike)).sum()) // 2
+
 
 def pack(
     columns: Sequence[Codes], cardinalities: Sequence[int], ranks: Sequence[Codes] | None = None

@@ -7,8 +7,12 @@ same result, for as long as :func:`is_worth_compiling` says no.
 
 from __future__ import annotations
 
+import os
+import sys
+import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import update_wrapper
 from threading import RLock
 from typing import TYPE_CHECKING, Any
@@ -18,6 +22,8 @@ SMALL = 1 << 21
 
 SMALL_FOR_NUMBA = 1 << 19
 """The same once a kernel has run: Numba need not be imported any more, only another kernel loaded."""
+
+_LONGEST_WAIT = 60.0  # seconds; a kernel is compiled in a few, on a busy machine in more
 
 _making = RLock()
 
@@ -95,13 +101,100 @@ class Kernel:
 def _compile(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     import numba
 
+    dispatcher = numba.njit(**{**options, "cache": False})(function)
+    if options.get("cache"):
+        try:
+            dispatcher._cache = _make_cache(function)
+            _compile_once(dispatcher)
+        except RuntimeError:  # Numba found no directory that it may write its cache to
+            _warn_of_no_cache()
+    if not hasattr(dispatcher._cache, "is_quick"):
+        _load_array_functions()
+    return dispatcher
+
+
+def _make_cache(function: Callable[..., Any]) -> Any:
+    """Return a cache that loads a kernel without declaring every function that Numba can compile.
+
+    Numba declares them before it looks into its cache, which takes longer than to load the kernels of a command. Only
+    the compiler needs them, and sees to it itself.
+    """
+    from numba.core.caching import FunctionCache
+    from numba.core.runtime.nrt import rtsys
+
+    class QuickCache(FunctionCache):
+        is_quick = True
+
+        def load_overload(self, sig: Any, target_context: Any) -> Any:
+            rtsys.initialize(target_context)  # what allocates arrays
+            with self._guard_against_spurious_io_errors():
+                found = self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+                if found is not None:
+                    return found
+            _load_array_functions()
+            return None
+
+    return QuickCache(function)  # type: ignore[no-untyped-call]
+
+
+def _compile_once(dispatcher: Any) -> None:
+    """Let one process compile a kernel; others that need it at the same time wait for it and load it."""
+    from numba.core.compiler_lock import global_compiler_lock
+
+    compile_or_load, cache = dispatcher.compile, dispatcher._cache
+    lock = os.path.join(cache.cache_path, f"{cache._impl.filename_base}.lock")  # noqa: PTH118  (pathlib is not loaded)
+
+    def compile_alone(signature: Any) -> Any:
+        # The lock of the threads first: a thread that has the lock of the processes then waits for no other thread.
+        with global_compiler_lock, _hold(lock):
+            return compile_or_load(signature)
+
+    dispatcher.compile = compile_alone
+
+
+@contextmanager
+def _hold(lock: str) -> Iterator[None]:
+    """Hold a lock file, or go on without: compiling twice is no mistake, waiting for a process that hangs is one."""
     try:
-        return numba.njit(**options)(function)
-    except RuntimeError:  # Numba found no directory that it may write its cache to
-        if not options.get("cache"):
-            raise
-    _warn_of_no_cache()
-    return numba.njit(**{**options, "cache": False})(function)
+        import fcntl
+
+        file = os.open(lock, os.O_RDONLY | os.O_CREAT, 0o666)
+    except (ImportError, OSError):
+        yield
+        return
+    try:
+        end = time.monotonic() + _LONGEST_WAIT
+        while not _try_lock(fcntl, file) and time.monotonic() < end:
+            time.sleep(0.01)
+        yield
+        fcntl.flock(file, fcntl.LOCK_UN)  # a fork in the meantime has a copy of the file, which does not keep the lock
+    finally:
+        os.close(file)
+
+
+def _try_lock(fcntl: Any, file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return not isinstance(error, BlockingIOError)  # a file system without locks
+    return True
+
+
+def _load_array_functions() -> None:
+    """Load Numba's array functions without SciPy's linear algebra, which takes as long as all the rest of its start.
+
+    Numba imports it to learn whether matrices can be multiplied. They can: SciPy is installed, and is imported by the
+    code that multiplies them.
+    """
+    from numba.np import linalg
+
+    if "numba.np.arraymath" in sys.modules:
+        return
+    check, linalg.ensure_blas = linalg.ensure_blas, lambda: None
+    try:
+        import numba.np.arraymath  # noqa: F401
+    finally:
+        linalg.ensure_blas = check
 
 
 def _warn_of_no_cache() -> None:

@@ -75,10 +75,11 @@ def solve(
     return _read_solution(model)
 
 
-def value_ranges(matrix: Any, sums: Floats, *, lower: float) -> tuple[Floats, Floats] | None:
+def value_ranges(matrix: Any, sums: Floats, *, lower: float, seconds: float = np.inf) -> tuple[Floats, Floats] | None:
     """Return the least and the greatest real value of each x ≥ ``lower`` with ``matrix @ x`` = ``sums``.
 
-    A value without an upper limit is infinite; None if there is no solution. Each search starts from the one before.
+    A value without an upper limit is infinite, one that the solver did not find in time is NaN; None if there is no
+    solution. Each search starts from the one before.
 
     >>> from scipy import sparse
     >>> low, high = value_ranges(sparse.csr_array(np.array([[1.0, 1.0, 0.0]])), np.array([3.0]), lower=1.0)
@@ -90,18 +91,21 @@ def value_ranges(matrix: Any, sums: Floats, *, lower: float) -> tuple[Floats, Fl
     size = matrix.shape[1]
     least, upper = np.full(size, lower), np.full(size, np.inf)
     asked = Programme(costs=np.zeros(size), least=least, upper=upper, matrix=matrix, low=sums, high=sums)
-    model = _make_solver()
+    model, ended = _make_solver({"time_limit": float(seconds)}), highspy.HighsModelStatus
     model.passModel(_build_model(asked, whole=False))
-    found = np.full((2, size), np.inf)
+    found = np.full((2, size), np.nan)
     for side, sense in enumerate((highspy.ObjSense.kMinimize, highspy.ObjSense.kMaximize)):
         model.changeObjectiveSense(sense)
         for column in range(size):
             model.changeColCost(column, 1.0)
             model.run()
-            if model.getModelStatus() == highspy.HighsModelStatus.kOptimal:
+            status = model.getModelStatus()
+            if status == ended.kOptimal:
                 found[side, column] = model.getInfo().objective_function_value
-            elif side == 0:  # there is a least value, unless nothing fits
-                return None
+            elif status == ended.kInfeasible or (side == 0 and status == ended.kUnboundedOrInfeasible):
+                return None  # values have a lower limit, so a least value exists unless nothing fits
+            elif status in (ended.kUnbounded, ended.kUnboundedOrInfeasible):
+                found[side, column] = np.inf
             model.changeColCost(column, 0.0)
     return found[0], found[1]
 

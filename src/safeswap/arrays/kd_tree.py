@@ -51,19 +51,23 @@ def build(points: Floats) -> Tree:
     return Tree(points, rows, starts, ends, low, high)
 
 
-def leaf_blocks(tree: Tree) -> Floats:
+def leaf_blocks(tree: Tree, sides: int) -> Floats:
     """Return the points of each leaf, side by side, filled up with points at infinity to ``LEAF``.
 
-    >>> leaf_blocks(build(np.array([[0.0], [3.0]])))[0, 0, :3].tolist()
-    [0.0, 3.0, inf]
+    Further sides, up to as many as asked for, are 0, and change no distance.
+
+    >>> leaf_blocks(build(np.array([[0.0], [3.0]])), 2)[0, :, :3].tolist()
+    [[0.0, 3.0, inf], [0.0, 0.0, 0.0]]
     """
     leaves = slice(len(tree.starts) // 2, None)
     places = tree.starts[leaves, None] + np.arange(LEAF)
     outside = places >= tree.ends[leaves, None]
     places[outside] = 0
-    blocks = tree.points[places] if len(tree.points) else np.empty((*places.shape, tree.points.shape[1]))
-    blocks[outside] = np.inf
-    return np.ascontiguousarray(blocks.transpose(0, 2, 1))
+    blocks = np.zeros((len(places), sides, LEAF))
+    for side, values in enumerate(tree.points.T if len(tree.points) else ()):
+        blocks[:, side] = values[places]
+    blocks[:, : tree.points.shape[1]].transpose(0, 2, 1)[outside] = np.inf
+    return blocks
 
 
 @njit(cache=True, nogil=True)
@@ -137,14 +141,4 @@ def nearest_corner(points, i, low, high, node):  # type: ignore[no-untyped-def]
         elif value > high[node, j]:
             step = value - high[node, j]
             total += step * step
-    return total
-
-
-@njit(cache=True, nogil=True, inline="always")
-def furthest_corner(points, i, low, high, node):  # type: ignore[no-untyped-def]
-    """Return the squared distance from a point to the far corner of a box: no point of the box seems further."""
-    total = 0.0
-    for j in range(points.shape[1]):
-        step = max(points[i, j] - low[node, j], high[node, j] - points[i, j])
-        total += step * step
     return total

@@ -43,6 +43,10 @@ _CHUNK = 1 << 16  # records per chunk: blocks and cipher text stay in the second
 _TAG_INTEGER, _TAG_TEXT = 1, 2
 _LONGEST_SHORT = 14  # bytes
 _INTEGER_TEXT = re.compile(rb"0|-?[1-9][0-9]{0,18}")
+_TENS = np.array([float(f"1e{power}") for power in range(23)])
+NUMBER, MISSING = np.uint64(4 << 56), np.uint64(5 << 56)
+"""The tags of a number and of a missing value, where blocks are of values and not of identifiers."""
+
 _TEXT_COST = 500  # in Python, a text costs as much as this many elements in NumPy
 
 
@@ -87,6 +91,26 @@ def text_blocks(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], mac
     return blocks
 
 
+def value_blocks(
+    offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], blocks: Words, *, fold: bool
+) -> npt.NDArray[np.bool_]:
+    """Fill the blocks of texts that need no second look, by what they mean; return which texts are left over.
+
+    Blanks around a text do not count. A number in plain decimals is that number; with ``fold``, letters are small, and
+    an empty text and ``nan`` are missing. Left over are texts that are long or not plain ASCII, and numbers with
+    exponents or so many digits that one division does not give the nearest float; and all, if they are too few to load
+    compiled code for.
+
+    >>> text = np.frombuffer(b" 1.50" + b"Ab" + b"1e9", dtype=np.uint8)
+    >>> bool(value_blocks(np.array([0, 5, 7, 10]), text, np.zeros((3, 2), dtype=np.uint64), fold=True)[2])
+    True
+    """
+    left = np.ones(len(blocks), dtype=np.bool_)
+    if is_worth_compiling(_TEXT_COST * len(blocks)):
+        _fill_value_blocks(offsets, data, blocks, left, fold, _TENS)
+    return left
+
+
 def encrypt(blocks: Words, key: bytes) -> Words:
     """Encrypt each block with AES-256."""
     out = np.empty(len(blocks) * _BLOCK + _BLOCK, dtype=np.uint8)
@@ -112,9 +136,17 @@ def draws(blocks: Words, key: bytes) -> Words:
 def draw_chunks(
     identifiers: npt.NDArray[np.int64] | Words, key: bytes, *, chunk: int = _CHUNK
 ) -> Iterator[tuple[int, Words]]:
-    """Yield the draws in chunks of records as (first row, draws), so that they are never all in memory.
+    """Yield the draws in chunks of records as (first row, draws), as :func:`word_chunks` does."""
+    for start, words in word_chunks(identifiers, key, chunk=chunk):
+        yield start, words[:, 0]
 
-    ``identifiers`` are integers or blocks. The buffer of draws is reused by the next chunk: copy what must outlast the
+
+def word_chunks(
+    identifiers: npt.NDArray[np.int64] | Words, key: bytes, *, chunk: int = _CHUNK
+) -> Iterator[tuple[int, Words]]:
+    """Yield two words per record in chunks as (first row, words), so that they are never all in memory.
+
+    ``identifiers`` are integers or blocks. The buffer of words is reused by the next chunk: copy what must outlast the
     step.
     """
     cipher = _cipher(key)
@@ -131,7 +163,7 @@ def draw_chunks(
             source = np.ascontiguousarray(part)
         written = len(part) * _BLOCK
         cipher.update_into(source.view(np.uint8).reshape(-1), out[: written + _BLOCK])
-        yield start, out[:written].view(np.uint64)[::2]
+        yield start, out[:written].view(np.uint64).reshape(-1, 2)
 
 
 def _cipher(key: bytes) -> Any:
@@ -246,6 +278,77 @@ def _canonical_integer(data: npt.NDArray[np.uint8], start: int, end: int) -> tup
     return True, (~value + np.uint64(1)) if negative else value
 
 
+@njit(cache=True, nogil=True)
+def _fill_value_blocks(offsets, data, blocks, left, fold, tens):  # type: ignore[no-untyped-def]
+    texts, numbers = blocks.view(np.uint8), blocks.view(np.float64)
+    for i in range(len(blocks)):
+        start, end = offsets[i], offsets[i + 1]
+        while start < end and data[start] == 32:
+            start += 1
+        while start < end and data[end - 1] == 32:
+            end -= 1
+        is_number, is_plain, value = _plain_decimal(data, start, end, tens)
+        if is_number:
+            left[i] = not is_plain
+            numbers[i, 0] = value
+            blocks[i, 1] = NUMBER
+        elif end - start > 14:
+            left[i] = True
+        else:
+            left[i] = not _copy_text(data, start, end, texts[i], fold)
+            if fold and (end == start or _is_nan(data, start, end)):
+                blocks[i, 0], blocks[i, 1] = np.uint64(0), MISSING
+
+
+@njit(cache=True, nogil=True)
+def _copy_text(data, start, end, out, fold):  # type: ignore[no-untyped-def]
+    """Fill the block of a short text; return whether it is plain ASCII."""
+    for j in range(end - start):
+        byte = data[start + j]
+        if byte < 32 or byte > 126:
+            return False
+        out[j] = byte + 32 if fold and 65 <= byte <= 90 else byte
+    out[14] = end - start
+    out[15] = 2
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _is_nan(data, start, end):  # type: ignore[no-untyped-def]
+    if end - start != 3:
+        return False
+    return data[start] | 32 == 110 and data[start + 1] | 32 == 97 and data[start + 2] | 32 == 110
+
+
+@njit(cache=True, nogil=True)
+def _plain_decimal(data, start, end, tens):  # type: ignore[no-untyped-def]
+    """Return whether a text may be a number, whether it is one that a division gives exactly rounded, and its value.
+
+    A whole number below 2⁵³ and a power of ten up to 10²² are floats, so their quotient is the float nearest to it.
+    """
+    at = start + 1 if end > start and (data[start] == 45 or data[start] == 43) else start
+    mantissa, digits, significant, decimals, has_point = np.int64(0), 0, 0, 0, False
+    for place in range(at, end):
+        byte = data[place]
+        if 48 <= byte <= 57:
+            digits += 1
+            significant += significant > 0 or byte != 48
+            decimals += has_point
+            if significant <= 15:
+                mantissa = mantissa * 10 + np.int64(byte - 48)
+        elif byte == 46 and not has_point:
+            has_point = True
+        else:
+            # Perhaps an exponent: whoever looks again finds out.
+            return digits > 0 and byte | 32 == 101, False, 0.0
+    if digits == 0:
+        return False, False, 0.0
+    if significant > 15 or decimals > 22:
+        return True, False, 0.0
+    value = np.float64(mantissa) / tens[decimals]
+    return True, True, value if data[start] != 45 or mantissa == 0 else -value
+
+
 def record_words(identity: npt.NDArray[np.int64] | Words, key: bytes) -> Words:
     """Return two uniform 64-bit words per record, a function of the key and the record's identity alone.
 
@@ -257,10 +360,12 @@ def record_words(identity: npt.NDArray[np.int64] | Words, key: bytes) -> Words:
         return encrypt(identity.view(np.uint64), key)
     out = np.empty(len(identity) * _BLOCK + _BLOCK, dtype=np.uint8)
     cipher = _cipher(key)
+    blocks = integer_blocks(identity[:_CHUNK].view(np.int64))
     for start in range(0, len(identity), _CHUNK):
-        blocks = integer_blocks(identity[start : start + _CHUNK].view(np.int64))
-        end = start + len(blocks)
-        cipher.update_into(blocks.view(np.uint8).reshape(-1), out[start * _BLOCK : (end + 1) * _BLOCK])
+        part = identity[start : start + _CHUNK].view(np.uint64)
+        blocks[: len(part), 0] = part
+        source = blocks[: len(part)].view(np.uint8).reshape(-1)
+        cipher.update_into(source, out[start * _BLOCK : (start + len(part) + 1) * _BLOCK])
     return out[:-_BLOCK].view(np.uint64).reshape(-1, 2)
 
 
@@ -270,7 +375,10 @@ def uniforms(words: Words) -> Floats:
     >>> bool(uniforms(np.array([0], np.uint64))[0] > 0), bool(uniforms(np.array([2**64 - 1], np.uint64))[0] < 1)
     (True, True)
     """
-    return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
+    found = (words >> np.uint64(12)).astype(np.float64)
+    found += 0.5
+    found *= 2.0**-52
+    return found
 
 
 def normals(words: Words) -> Floats:
@@ -281,4 +389,5 @@ def normals(words: Words) -> Floats:
     """
     from scipy.special import ndtri
 
-    return np.asarray(ndtri(uniforms(words)), dtype=np.float64)
+    found = uniforms(words)
+    return np.asarray(ndtri(found, out=found))

@@ -68,8 +68,13 @@ def covariance(points: Floats) -> Floats:
     >>> covariance(np.array([[1.0, 2.0], [3.0, 6.0]])).tolist()
     [[2.0, 4.0], [4.0, 8.0]]
     """
-    number, sides = points.shape
-    centred = [values - mean(values) for values in points.T]
+    return covariance_of(list(points.T))
+
+
+def covariance_of(columns: list[Floats]) -> Floats:
+    """Return the same for columns that are no matrix."""
+    number, sides = len(columns[0]) if columns else 0, len(columns)
+    centred = [values - mean(values) for values in columns]
     found = np.zeros((sides, sides))
     if number > 1:
         for i in range(sides):

@@ -52,6 +52,39 @@ def draw_weighted(identity: npt.NDArray[np.int64] | Words, key: bytes, weights: 
     return order
 
 
+def weights_by_size(sizes: npt.NDArray[np.float64], wanted: int) -> npt.NDArray[np.float64]:
+    """Return weights of the race such that the first ``wanted`` records are drawn in proportion to their sizes.
+
+    A record whose size is at least its share of what is left comes with certainty, before all others. For the others,
+    with inclusion probability p, the weight is −log(1 − p): order sampling with exponential arrivals (Rosén 1997).
+
+    >>> weights_by_size(np.array([8.0, 1.0, 1.0]), 2).round(4).tolist()
+    [1000000000.0, 0.6931, 0.6931]
+    """
+    distinct, place, members = np.unique(sizes, return_inverse=True, return_counts=True)
+    return weights_of_sizes(distinct, members, wanted)[place]
+
+
+def weights_of_sizes(
+    sizes: npt.NDArray[np.float64], members: npt.NDArray[np.int64], wanted: int
+) -> npt.NDArray[np.float64]:
+    """Return the weights of :func:`weights_by_size` for each size that occurs, and how many records have it.
+
+    >>> weights_of_sizes(np.array([1.0, 8.0]), np.array([2, 1]), 2).round(4).tolist()
+    [0.6931, 1000000000.0]
+    """
+    shares = np.zeros(len(sizes))
+    certain = np.zeros(len(sizes), dtype=np.bool_)
+    while (left := wanted - int(members[certain].sum())) > 0 and not certain.all():
+        shares = np.where(certain, 1.0, left * sizes / (sizes * members)[~certain].sum())
+        more = (shares >= 1 - 1e-12) & ~certain
+        if not more.any():
+            break
+        certain |= more
+    uncertain = np.where(certain, 0.0, np.clip(shares, 1e-12, 1 - 1e-12))
+    return np.where(certain, 1e9, -np.log1p(-uncertain) + np.where(certain, 1.0, 0.0))
+
+
 def draw_arrivals(draws: Words, weights: npt.NDArray[np.float64] | float) -> npt.NDArray[np.float64]:
     """Return each record's arrival time in the race: exponential, from its draw, earlier for larger weights.
 

@@ -11,12 +11,12 @@ order only, and a longer prefix never changes them.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from safeswap.arrays.compiled import is_worth_compiling, njit
-from safeswap.arrays.types import Rows, UInt32s
+from safeswap.arrays.types import Flags, Int64s, Rows, UInt32s
 
 
 def walk(
@@ -91,6 +91,83 @@ def _is_different(coordinates: UInt32s, a: int, b: int) -> bool:
     return True
 
 
+WINDOW = 50
+"""So many eligible records are looked at for the best partner."""
+
+_REACH = 2_000  # further records are not looked at, even if fewer than WINDOW were eligible
+
+
+class Choice(NamedTuple):
+    """What partners are chosen by, in keyed order: weights, values to be exchanged, and which of these are categories.
+
+    Without values the nearest weight is best; with them, the smallest product of the differences of weights and values.
+    """
+
+    weights: Int64s
+    values: Int64s
+    are_categories: Flags
+
+
+@njit(cache=True, nogil=True)
+def walk_best(strata: UInt32s, number_of_strata: int, coordinates: UInt32s, wanted: int, choice: Choice) -> Rows:
+    """Pair each record of the order with the best of the next eligible ones of its stratum, greedily.
+
+    Eligible is who is not paired yet and differs in every coordinate. Of equally good ones the first is taken. Returns
+    the pairs as positions, in the order of their first records.
+    """
+    records = coordinates.shape[0]
+    after = np.full(records + 1, records, dtype=np.int64)  # the next record of the stratum that may be free
+    latest = np.full(max(number_of_strata, 1), records, dtype=np.int64)
+    for i in range(records - 1, -1, -1):
+        stratum = strata[i] if len(strata) else np.uint32(0)
+        after[i] = latest[stratum]
+        latest[stratum] = i
+    is_taken = np.zeros(records + 1, dtype=np.bool_)
+    pairs = np.empty((min(wanted, records // 2), 2), dtype=np.int64)
+    made = 0
+    for i in range(records):
+        if made == len(pairs):
+            break
+        if is_taken[i]:
+            continue
+        best = -1
+        least = np.int64(0)
+        seen = 0
+        last, j = i, after[i]
+        for _ in range(_REACH):
+            while j < records and is_taken[j]:
+                j = after[j]
+            after[last] = j  # what is taken stays so: the next search passes over it at once
+            if j >= records or seen == WINDOW:
+                break
+            if _is_different(coordinates, i, j):
+                seen += 1
+                cost = _cost(choice, i, j)
+                if best < 0 or cost < least:
+                    best, least = j, cost
+            last, j = j, after[j]
+        if best >= 0:
+            is_taken[i] = True
+            is_taken[best] = True
+            pairs[made, 0] = i
+            pairs[made, 1] = best
+            made += 1
+    return pairs[:made]
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _cost(choice: Choice, a: int, b: int) -> np.int64:
+    apart: np.int64 = abs(choice.weights[a] - choice.weights[b])
+    if choice.values.shape[1] == 0:
+        return apart
+    total = np.int64(0)
+    for v in range(choice.values.shape[1]):
+        gap = abs(choice.values[a, v] - choice.values[b, v])
+        total += min(gap, np.int64(1)) if choice.are_categories[v] else gap
+    cost: np.int64 = apart * total
+    return cost
+
+
 @njit(cache=True, nogil=True)
 def assign_moves(class_of: UInt32s, moves: Rows, number_of_classes: int) -> Rows:
     """Assign moves between classes to records: move (a, b, x) pairs the next x records of a with the next x of b.
@@ -120,8 +197,14 @@ def assign_moves(class_of: UInt32s, moves: Rows, number_of_classes: int) -> Rows
     return pairs
 
 
-def exchange(values: Any, pairs: Rows) -> None:
-    """Exchange the values of each pair, in place, one pair after the other."""
+def exchange(values: Any, pairs: Rows, *, directed: bool = False) -> None:
+    """Exchange the values of each pair, in place, one pair after the other.
+
+    If ``directed``, the first of each pair takes the value that the second had before all of them.
+    """
+    if directed:
+        values[pairs[:, 0]] = values[pairs[:, 1]]
+        return
     if is_worth_compiling(50 * len(pairs)):
         _exchange(values, pairs)
         return

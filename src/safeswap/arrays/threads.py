@@ -23,8 +23,8 @@ def split_runs(records: int) -> list[tuple[int, int]]:
     return list(pairwise(edges))
 
 
-def run_all(work: Callable[[T], object], items: Sequence[T]) -> None:
-    """Call ``work`` on every item, in threads when there are several.
+def run_all(work: Callable[[T], object], items: Sequence[T], threads: int | None = None) -> None:
+    """Call ``work`` on every item: in a thread each if there are several, or in so many threads, by turns.
 
     Plain threads, not Numba's parallel loops: its default pool breaks when two threads enter it at once, and
     compiling for it takes several times as long. The kernels release the GIL.
@@ -33,7 +33,7 @@ def run_all(work: Callable[[T], object], items: Sequence[T]) -> None:
         for item in items:
             work(item)
         return
-    with ThreadPoolExecutor(len(items)) as pool:
+    with ThreadPoolExecutor(threads or len(items)) as pool:
         for future in [pool.submit(work, item) for item in items]:
             future.result()
 

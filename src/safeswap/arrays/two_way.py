@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
@@ -125,10 +126,10 @@ class TwoWay:
     def __len__(self) -> int:
         return len(self.attributes)
 
-    def that_change(self, swapped: Int64s) -> Int64s:
-        """Return the tables with one exchanged and one other attribute."""
+    def that_change(self, swapped: Int64s, *, weighted: bool = False) -> Int64s:
+        """Return the tables with one exchanged and one other attribute; if weighted, also those of two exchanged."""
         first, second = (np.isin(self.attributes[:, side], swapped) for side in (0, 1))
-        return np.flatnonzero(first != second)
+        return np.flatnonzero(first | second if weighted else first != second)
 
 
 def count_two_way(occupied: Codes, counts: Int64s, sizes: Int64s) -> TwoWay:
@@ -141,7 +142,7 @@ def count_two_way(occupied: Codes, counts: Int64s, sizes: Int64s) -> TwoWay:
         chosen = []
     attributes = np.array(chosen, dtype=np.int64).reshape(-1, 2)
     first = np.concatenate([[0], np.cumsum(sizes[attributes].prod(axis=1), dtype=np.int64)])
-    table_counts = _count_tables(occupied, counts, attributes, first, sizes)
+    table_counts = count_tables(occupied, counts, attributes, first, sizes)
     records = float(counts.sum())
     expected = np.zeros(len(table_counts))
     steps = np.zeros(len(attributes), dtype=np.int64)
@@ -160,8 +161,9 @@ def count_two_way(occupied: Codes, counts: Int64s, sizes: Int64s) -> TwoWay:
 
 
 @njit(cache=True, nogil=True)
-def _count_tables(occupied: Codes, counts: Int64s, attributes: Int64s, first: Int64s, sizes: Int64s) -> Int64s:
-    table_counts = np.zeros(first[-1], dtype=np.int64)
+def count_tables(occupied: Codes, counts: Any, attributes: Int64s, first: Int64s, sizes: Int64s) -> Any:
+    """Sum the counts, or weights, of the occupied cells over every table."""
+    table_counts = np.zeros(first[-1], dtype=counts.dtype)
     for i in range(len(counts)):
         for t in range(len(attributes)):
             a, b = attributes[t, 0], attributes[t, 1]

@@ -280,8 +280,12 @@ def plot_png(plot: ConfidentialityPlot, *, dpi: int = 200, **options: Any) -> by
 
 
 def _draw_points(axes: Axes, plot: ConfidentialityPlot) -> None:
+    """Draw one dot for the records at each place; its area tells how many they are."""
     plain = ~(plot.links | plot.within)
-    axes.scatter(plot.across[plain], plot.perturbation[plain], s=16, c=LIGHT.muted, linewidths=0, alpha=0.7, zorder=3)
+    places, counts = np.unique(np.c_[plot.across, plot.perturbation][plain], axis=0, return_counts=True)
+    largest = counts.max(initial=1)
+    sizes = np.maximum(16.0, 500.0 * counts / largest) if largest > 1 else 16.0
+    axes.scatter(places[:, 0], places[:, 1], s=sizes, c=LIGHT.muted, linewidths=0, alpha=0.7, zorder=3)
 
 
 def _draw_bins(figure: Figure, axes: Axes, plot: ConfidentialityPlot, shown: list[float], *, fewest: int) -> None:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from safeswap.charts.payload import NOTEBOOK, PAGE, map_payload
-from safeswap.charts.points import ChoiceLike, Points, StudyLike, points_of
+from safeswap.charts.payload import NOTEBOOK, PAGE, map_payload, study_note
+from safeswap.charts.points import Chosen, Points, StudyLike, points_of
 from safeswap.charts.scripts import chart_asset, chart_fragment, chart_page
 from safeswap.charts.theme import LIGHT, STYLE, png_of, shorten, svg_of
 from safeswap.model.text import plural
@@ -128,14 +128,18 @@ def _spot(mark: Mark, across: Across, along: Along) -> Spot:
     return Spot(across=across, along=along, offset=(dx, dy), box=(left, low, left + width, low + _LINE))
 
 
+ORIGINAL = "original"
+"""The name of the untouched file on the map."""
+
 MOST_DOTS = 20_000
+CUT_ABOVE = 0.4  # an axis is cut if its lowest point is above this share of its highest; as in plot.js
 _MARKERS = ("o", "^", "D", "p", "*", "h", "P", "X")
 
 
 def map_figure(
     study: StudyLike | Points,
     *,
-    choice: ChoiceLike | None = None,
+    choice: Chosen | None = None,
     risk: str | None = None,
     distortion: str | None = None,
     by_rate: bool = False,
@@ -206,24 +210,18 @@ def _draw(axes: Axes, points: Points, rate: float | None) -> None:
             axes.plot(points.distortion[own], points.risk[own], color=colours[own[0]], linewidth=1.0, zorder=2)
     best = points.frontier(rate)
     axes.plot(points.distortion[best], points.risk[best], color=LIGHT.ink, linewidth=2.0, zorder=3)
-    _draw_points(axes, points, np.setdiff1d(rows, best), colours)
-    axes.scatter(
-        points.distortion[best],
-        points.risk[best],
-        c=colours[best].tolist(),
-        s=46,
-        marker="s",
-        edgecolors=LIGHT.ink,
-        linewidths=1.1,
-        zorder=5,
-    )
+    _draw_points(axes, points, np.setdiff1d(rows, best), colours, {"s": 24, "linewidths": 0, "alpha": 0.9, "zorder": 4})
+    _draw_points(axes, points, best, colours, {"s": 52, "edgecolors": LIGHT.ink, "linewidths": 1.1, "zorder": 5})
+    if points.original is not None:
+        risk, distortion = points.original
+        axes.scatter(distortion, risk, s=110, marker="+", c=LIGHT.ink, linewidths=1.8, zorder=5)
     if points.chosen is not None and points.chosen in rows:
         where = points.distortion[points.chosen], points.risk[points.chosen]
         axes.scatter(*where, s=230, marker="o", facecolors="none", edgecolors=LIGHT.gain, linewidths=2.2, zorder=6)
     _decorate(axes, points, rate)
 
 
-def _draw_points(axes: Axes, points: Points, rows: Any, colours: Any) -> None:
+def _draw_points(axes: Axes, points: Points, rows: Any, colours: Any, style: dict[str, Any]) -> None:
     kinds = list(dict.fromkeys(points.constraints))
     for i, kind in enumerate(kinds):
         own = [row for row in rows if points.constraints[row] == kind]
@@ -231,11 +229,8 @@ def _draw_points(axes: Axes, points: Points, rows: Any, colours: Any) -> None:
             points.distortion[own],
             points.risk[own],
             c=colours[own].tolist(),
-            s=24,
             marker=_MARKERS[i % len(_MARKERS)],
-            linewidths=0,
-            alpha=0.9,
-            zorder=4,
+            **style,
         )
 
 
@@ -248,6 +243,7 @@ def _decorate(axes: Axes, points: Points, rate: float | None) -> None:
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     axes.margins(0.06)
+    _set_ranges(axes, points)
     if not len(points):
         axes.text(0.5, 0.5, "No candidate could be made", ha="center", color=LIGHT.muted, transform=axes.transAxes)
         return
@@ -261,9 +257,11 @@ def _decorate(axes: Axes, points: Points, rate: float | None) -> None:
         keys += [
             _key(_MARKERS[i % 8], LIGHT.muted, shorten(kind or "no constraint", 40)) for i, kind in enumerate(kinds)
         ]
-    keys.append(Line2D([], [], color=LIGHT.ink, linewidth=2, marker="s", markerfacecolor="white", label="frontier"))
+    keys.append(Line2D([], [], color=LIGHT.ink, linewidth=2, marker="o", markerfacecolor="white", label="frontier"))
     if points.chosen is not None:
         keys.append(_key("o", "none", "chosen", edge=LIGHT.gain))
+    if points.original is not None:
+        keys.append(_key("+", "none", ORIGINAL, edge=LIGHT.ink))
     # Above the axes, clear of all points.
     axes.legend(
         handles=keys,
@@ -275,6 +273,31 @@ def _decorate(axes: Axes, points: Points, rate: float | None) -> None:
         handletextpad=0.3,
         columnspacing=1.4,
     )
+
+
+def _set_ranges(axes: Axes, points: Points) -> None:
+    """Start both axes at 0, or show a break where the points lie too far above it to be told apart."""
+    found: dict[str, list[float]] = {"x": points.distortion.tolist(), "y": points.risk.tolist()}
+    if points.cloud is not None:
+        found = {"x": found["x"] + points.cloud.distortion.tolist(), "y": found["y"] + points.cloud.risk.tolist()}
+    if points.original is not None:
+        found = {"x": [*found["x"], points.original[1]], "y": [*found["y"], points.original[0]]}
+    for name, set_low in (("x", axes.set_xlim), ("y", axes.set_ylim)):
+        if not found[name]:
+            continue
+        low, high = min(found[name]), max(found[name])
+        if low > CUT_ABOVE * high:
+            _draw_break(axes, name)
+        elif low >= 0:
+            set_low(-0.03 * (high or 1))
+
+
+def _draw_break(axes: Axes, axis: str) -> None:
+    """Draw two strokes across an axis that does not start at 0."""
+    for place in (0.022, 0.036):
+        ends = ([-0.01, 0.01], [place - 0.006, place + 0.006])
+        across, up = ends if axis == "y" else ends[::-1]
+        axes.plot(across, up, color=LIGHT.ink, linewidth=1.4, transform=axes.transAxes, clip_on=False, gid="axis-break")
 
 
 def _key(marker: str, colour: str, label: str, *, edge: str = "none") -> Any:
@@ -305,33 +328,35 @@ def _label(axes: Axes, points: Points, rate: float | None, *, halo: bool) -> Non
     best = [int(i) for i in points.frontier(rate)]
     chosen = [points.chosen] if points.chosen is not None and points.chosen in rows else []
     order = list(dict.fromkeys([*chosen, *best, *(int(i) for i in rows)]))
+    texts = [shorten(points.labels[i], 16) for i in order]
+    places = np.column_stack([points.distortion[order], points.risk[order]]).tolist()
+    if points.original is not None:  # its name has its place before all others
+        texts.insert(0, ORIGINAL)
+        places.insert(0, list(points.original[::-1]))
+        order.insert(0, -1)
     scale = 72 / axes.figure.get_dpi()
-    where = axes.transData.transform(np.column_stack([points.distortion, points.risk])) * scale
+    where = axes.transData.transform(np.array(places).reshape(-1, 2)) * scale
     frame = axes.get_window_extent()
     within = (frame.x0 * scale, frame.y0 * scale, frame.x1 * scale, frame.y1 * scale)
+    important = {*best, -1}
     marks = [
-        Mark(
-            x=where[i, 0],
-            y=where[i, 1],
-            text=shorten(points.labels[i], 16),
-            important=i in best,
-            ringed=i == points.chosen,
-        )
-        for i in order
+        Mark(x=x, y=y, text=text, important=i in important, ringed=i == points.chosen)
+        for i, text, (x, y) in zip(order, texts, where.tolist(), strict=True)
     ]
     effects = [withStroke(linewidth=2.0, foreground="white")] if halo else []
-    for i, spot in zip(order, place_labels(marks, within=within), strict=True):
+    for i, mark, place, spot in zip(order, marks, places, place_labels(marks, within=within), strict=True):
         if spot is not None:
             axes.annotate(
-                marks[order.index(i)].text,
-                (points.distortion[i], points.risk[i]),
+                mark.text,
+                place,
                 xytext=spot.offset,
                 textcoords="offset points",
                 ha=spot.across,
                 va=spot.along,
                 fontsize=8,
+                fontstyle="italic" if i < 0 else "normal",
                 fontweight="bold" if i in best else "normal",
-                color=LIGHT.ink if i in best else LIGHT.muted,
+                color=LIGHT.ink if i in important else LIGHT.muted,
                 zorder=7,
                 path_effects=effects,
             )
@@ -349,7 +374,7 @@ POLICY = (
 def map_html(
     study: StudyLike,
     *,
-    choice: ChoiceLike | None = None,
+    choice: Chosen | None = None,
     risk: str | None = None,
     distortion: str | None = None,
     title: str = "",
@@ -382,7 +407,7 @@ def map_html(
 def map_fragment(
     study: StudyLike,
     *,
-    choice: ChoiceLike | None = None,
+    choice: Chosen | None = None,
     risk: str | None = None,
     distortion: str | None = None,
 ) -> str:
@@ -397,9 +422,10 @@ def study_sentence(study: StudyLike) -> str:
     rejected = pc.sum(pc.not_equal(study.table.column("reason"), "")).as_py() or 0
     draws = f", {study.spec.replicates:,} draws of each" if study.spec.replicates > 1 else ""
     some = f"; {rejected:,} could not be made" if rejected else ""
+    told = study_note(study)
     return (
         f"{plural(len(study.specs), 'specification')}{draws}: {plural(study.table.num_rows, 'candidate')} on "
-        f"{plural(study.facts['records'], 'record')}{some}."
+        f"{plural(study.facts['records'], 'record')}{some}.{told and ' ' + told}"
     )
 
 

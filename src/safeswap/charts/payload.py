@@ -23,12 +23,14 @@ from safeswap.arrays.types import Floats, Int64s
 from safeswap.charts import spec_text, theme
 from safeswap.charts.points import (
     TABLE_MEASURES,
-    ChoiceLike,
+    Chosen,
     StudyLike,
     column,
     describe_specifications,
     figures,
+    marks_of,
     mean_and_spread,
+    original_figures,
     specification_numbers,
 )
 
@@ -54,7 +56,7 @@ NOTEBOOK = Room(specifications=1_500, draws=8_000, tables=800_000, texts=600_000
 def map_payload(
     study: StudyLike,
     *,
-    choice: ChoiceLike | None = None,
+    choice: Chosen | None = None,
     risk: str | None = None,
     distortion: str | None = None,
     title: str = "",
@@ -75,6 +77,8 @@ def map_payload(
             for name in study.spec.measures
         ],
         "axes": _axes(study, risk, distortion),
+        "original": _original(study),
+        "note": study_note(study),
         **_specifications(study, kept, first, room),
         "draws": _draws(study, kept, draws) if study.spec.replicates > 1 else None,
         "tables": _tables(study, names, _prioritise(kept, first), draws, room),
@@ -82,6 +86,16 @@ def map_payload(
         "chosen": None if choice is None else _chosen(study, kept, choice),
         "themes": {"light": asdict(theme.LIGHT), "dark": asdict(theme.DARK)},
     }
+
+
+def study_note(study: StudyLike) -> str:
+    """Say by which weight tables are compared, and what is computed for the candidates of the frontier only."""
+    told = [f"Tables are weighted by {weight}."] if (weight := study.facts.get("weight")) else []
+    lines = [line for each in study.facts.get("frontier_only", ()) for line in each["lines"]]
+    if lines:
+        shown = ", ".join(lines[:3]) + (f" and {len(lines) - 3} more" if len(lines) > 3 else "")
+        told.append(f"Key indicators are compared without {shown}, computed for the candidates on the frontier only.")
+    return " ".join(told)
 
 
 def as_json(values: Any) -> str:
@@ -101,12 +115,18 @@ def _title(study: StudyLike, stated: str) -> str:
     return theme.shorten(stated or (f"Risk-utility map: {name}" if name else "Risk-utility map"), 200)
 
 
+def _original(study: StudyLike) -> list[float | None] | None:
+    """Return the figures of the untouched original in the order of the measures; None if the study has none."""
+    known = original_figures(study)
+    return _round([known.get(name, np.nan) for name in study.spec.measures], 9) if known else None
+
+
 def _axes(study: StudyLike, risk: str | None, distortion: str | None) -> list[int]:
     measures = list(study.spec.measures)
     return [measures.index(risk or study.spec.risk[0]), measures.index(distortion or study.spec.distortion[0])]
 
 
-def _select_specifications(study: StudyLike, choice: ChoiceLike | None, room: Room) -> tuple[Int64s, list[int]]:
+def _select_specifications(study: StudyLike, choice: Chosen | None, room: Room) -> tuple[Int64s, list[int]]:
     """Return the specifications to keep, ascending, and those that have priority when room is short."""
     means = {name: mean_and_spread(study, name)[0] for name in study.spec.measures}
     best = np.zeros(len(study.specs), dtype=np.bool_)
@@ -118,7 +138,7 @@ def _select_specifications(study: StudyLike, choice: ChoiceLike | None, room: Ro
     return np.union1d(everywhere, np.array(first, dtype=np.int64)), first
 
 
-def _select_draws(study: StudyLike, kept: Int64s, choice: ChoiceLike | None, room: Room) -> dict[str, Int64s]:
+def _select_draws(study: StudyLike, kept: Int64s, choice: Chosen | None, room: Room) -> dict[str, Int64s]:
     """Return the candidates to keep: those on a frontier of single draws, and whole replicates while there is room."""
     best = [study.frontier(risk=r, distortion=d) for r, d in product(study.spec.risk, study.spec.distortion)]
     best.append(np.array([] if choice is None else [choice.candidate], dtype=np.int64))
@@ -133,6 +153,8 @@ def _specifications(study: StudyLike, kept: Int64s, first: list[int], room: Room
     described = describe_specifications(study).take(pa.array(kept))
     rates = [rate for rate in dict.fromkeys(described["rate"].to_pylist()) if rate is not None]
     constraints = list(dict.fromkeys(described["constraint"].to_pylist()))
+    marked, methods = marks_of(study, kept)
+    kinds = list(dict.fromkeys(marked))
     means = [mean_and_spread(study, name) for name in study.spec.measures]
     place = {rate: i for i, rate in enumerate(sorted(rates))}
     was_made = ~np.isnan(column(study, study.spec.risk[0]))
@@ -142,12 +164,15 @@ def _specifications(study: StudyLike, kept: Int64s, first: list[int], room: Room
     return {
         "rates": sorted(rates),
         "constraints": [theme.shorten(text) for text in constraints],
+        "marks": [theme.shorten(kind or "none") for kind in kinds],
+        "several_methods": methods > 1,
         "specs": {
             "number": kept.tolist(),
             "label": [theme.shorten(text) for text in described["label"].to_pylist()],
             "swap": [theme.shorten(", ".join(names), 200) for names in described["swap"].to_pylist()],
             "rate": [place.get(rate, -1) for rate in described["rate"].to_pylist()],
             "constraint": [constraints.index(text) for text in described["constraint"].to_pylist()],
+            "mark": [kinds.index(kind) for kind in marked],
             "pairs": _round(pairs[kept] / np.maximum(made[kept], 1)),
             "made": made[kept].tolist(),
             "mean": [_round(mean[kept], 9) for mean, _ in means],
@@ -238,7 +263,7 @@ def _rejected(study: StudyLike) -> dict[str, Any]:
     return {"lines": lines, "all": len(counted), "candidates": bad.num_rows}
 
 
-def _chosen(study: StudyLike, kept: Int64s, choice: ChoiceLike) -> dict[str, Any]:
+def _chosen(study: StudyLike, kept: Int64s, choice: Chosen) -> dict[str, Any]:
     number = int(specification_numbers(study)[choice.candidate])
     return {"spec": int(np.searchsorted(kept, number)), "candidate": choice.candidate, "sentence": choice.sentence}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,6 +15,7 @@ from safeswap.arrays import dominance
 from safeswap.arrays.types import Floats, Int64s
 from safeswap.charts.theme import axis_title
 from safeswap.measures.base import to_comparable
+from safeswap.model.spec import MaskSpec
 
 TABLE_MEASURES = ("hellinger", "total_variation", "entropy_change", "adV", "adC")
 """The measures of every 2-way table, in the order of the last axis of ``two_way``."""
@@ -62,58 +63,28 @@ class StudyLike(Protocol):
         ...
 
 
-class ChoiceLike(Protocol):
-    """The shape of a choice as charts need it."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Chosen:
+    """A chosen candidate and the reasons for it."""
 
-    @property
-    def candidate(self) -> int:
-        """Its number."""
-        ...
+    candidate: int
+    spec: MaskSpec
+    replicate: int
+    risk: float
+    distortion: float
+    objective: str  # the rule, in words
+    dominates: int  # specifications that are no better in either score
+    rivals: pa.Table
+    certainty: float | None  # the share of resamples in which it is chosen again
+    sentence: str
 
-    @property
-    def spec(self) -> Any:
-        """Its specification."""
-        ...
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values, for ``--json`` and reports."""
+        values = {each.name: getattr(self, each.name) for each in fields(Chosen)}
+        return {**values, "spec": self.spec.as_dict(), "rivals": self.rivals.to_pylist()}
 
-    @property
-    def risk(self) -> float:
-        """Its risk."""
-        ...
-
-    @property
-    def distortion(self) -> float:
-        """Its distortion."""
-        ...
-
-    @property
-    def objective(self) -> str:
-        """The rule, in words."""
-        ...
-
-    @property
-    def dominates(self) -> int:
-        """The number of specifications that are no better in either score."""
-        ...
-
-    @property
-    def rivals(self) -> pa.Table:
-        """The next best specifications."""
-        ...
-
-    @property
-    def certainty(self) -> float | None:
-        """The share of resamples in which it is chosen again."""
-        ...
-
-    @property
-    def replicate(self) -> int:
-        """The number of its draw."""
-        ...
-
-    @property
-    def sentence(self) -> str:
-        """The choice and its reasons."""
-        ...
+    def __repr__(self) -> str:
+        return self.sentence
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -138,6 +109,7 @@ class Points:
     distortion_title: str
     chosen: int | None = None
     cloud: Cloud | None = None
+    original: tuple[float, float] | None = None  # risk and distortion of the untouched file: a landmark, no candidate
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -159,7 +131,7 @@ class Points:
 
 
 def points_of(
-    study: StudyLike, *, risk: str | None = None, distortion: str | None = None, choice: ChoiceLike | None = None
+    study: StudyLike, *, risk: str | None = None, distortion: str | None = None, choice: Chosen | None = None
 ) -> Points:
     """Return the specifications of a study that were made at least once, with their draws."""
     risk, distortion = risk or study.spec.risk[0], distortion or study.spec.distortion[0]
@@ -178,7 +150,7 @@ def points_of(
     chosen = -1 if choice is None else int(place[number[choice.candidate]])
     return Points(
         labels=tuple(described["label"].to_pylist()),
-        constraints=tuple(described["constraint"].to_pylist()),
+        constraints=tuple(marks_of(study, made)[0]),
         rates=described["rate"].to_numpy(),
         risk=y[made],
         distortion=x[made],
@@ -186,7 +158,22 @@ def points_of(
         distortion_title=axis_title(distortion),
         chosen=chosen if chosen >= 0 else None,
         cloud=cloud,
+        original=original_point(study, risk, distortion),
     )
+
+
+def original_figures(study: StudyLike) -> dict[str, float]:
+    """Return the figures of the untouched original by measure, as a map shows them; empty for studies without them."""
+    before = study.facts.get("before", {})
+    found = {name: float(before[name]) for name in study.spec.measures if before.get(name) is not None}
+    return {name: float(to_comparable(registry.measure(name), np.array([v]))[0]) for name, v in found.items()}
+
+
+def original_point(study: StudyLike, risk: str, distortion: str) -> tuple[float, float] | None:
+    """Return risk and distortion of the untouched original; None if a figure is not known."""
+    known = original_figures(study)
+    where = known.get(risk, np.nan), known.get(distortion, np.nan)
+    return where if np.isfinite(where).all() else None
 
 
 def column(study: StudyLike, name: str) -> Floats:
@@ -212,6 +199,17 @@ def describe_specifications(study: StudyLike) -> pa.Table:
     first = np.full(len(study.specs), 0, dtype=np.int64)
     first[number[::-1]] = np.arange(len(number))[::-1]
     return study.table.select(["label", "swap", "constraint", "rate"]).take(pa.array(first))
+
+
+def marks_of(study: StudyLike, numbers: Int64s) -> tuple[list[str], int]:
+    """Return what the mark of each specification stands for, and the number of methods.
+
+    It is the constraint under which it swaps, empty for none; with several methods, the method as well.
+    """
+    constraints = describe_specifications(study)["constraint"].to_pylist()
+    kinds = [(str(study.specs[number].method).replace("_", " "), constraints[number]) for number in numbers]
+    methods = len({method for method, _ in kinds})
+    return [": ".join(filter(None, kind)) if methods > 1 else kind[1] for kind in kinds], methods
 
 
 def mean_and_spread(study: StudyLike, name: str) -> tuple[Floats, Floats]:

@@ -103,6 +103,8 @@ def _group(item: Any) -> str:
 
 def _options(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     for name, value in values.items():
+        if name == "scenario":  # on the command line a file; the keys that it stated are options here
+            continue
         if isinstance(value, Mapping):
             yield from _options(value, _PREFIXES.get(name, name) + "-")
             continue

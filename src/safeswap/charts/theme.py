@@ -93,7 +93,7 @@ DARK = Theme(
     line="#36414c",
     accent="#6cb8e0",
     loss="#3f8fbf",
-    gain="#c8693a",
+    gain="#d4743f",
     other="#8d99a5",
     rates=("#b79cf0", "#45c8bd", "#f2b84b"),
 )

@@ -49,7 +49,7 @@ def _shows_help(words: Sequence[str]) -> bool:
 
 def _run(words: Sequence[str]) -> int:
     from safeswap.cli.app import run
-    from safeswap.cli.without_pandas import hide_pandas
+    from safeswap.workflow.without_pandas import hide_pandas
 
     hide_pandas()
     warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"

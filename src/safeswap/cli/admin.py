@@ -114,6 +114,31 @@ def set_password(
 @admin.command()
 @command
 @request_options(ServiceOptions)
+def policy(
+    console: Console,
+    file: Annotated[
+        Path | None, typer.Argument(metavar="TOML", help="the new policy: name, and [limits] by attack")
+    ] = None,
+    *,
+    options: ServiceOptions,
+) -> None:
+    """Show the agency's policy on attacks, or replace it by that of a file."""
+    from safeswap.attacks.run import read_policy
+    from safeswap.service.routes.policy import policy_in_force, store_policy
+
+    new = None if file is None else read_policy(file)
+    with _service(options.read()) as service:
+        if new is not None:
+            with service.database.write() as connection:
+                store_policy(connection, new, by="console")
+        found = policy_in_force(service.database)
+    console.say(found.text)
+    console.result({"command": "policy", **found.model_dump(mode="json")})
+
+
+@admin.command()
+@command
+@request_options(ServiceOptions)
 def worker(console: Console, *, options: ServiceOptions) -> None:
     """Run one worker until it is stopped, on this machine or another with access to store and database."""
     from safeswap.service.keeping.vault import open_vault

@@ -8,10 +8,20 @@ from typing import Annotated, Any
 import typer
 
 from safeswap.cli.console import Console, table, visible
-from safeswap.cli.options import OUTPUT, Force, check_outputs, command, reading_options, spec_options
+from safeswap.cli.options import (
+    OUTPUT,
+    Force,
+    ScenarioFile,
+    check_outputs,
+    command,
+    read_scenario,
+    reading_options,
+    spec_options,
+)
 from safeswap.cli.recode import RecipeFile
 from safeswap.errors import InfeasibleError
 from safeswap.model.combination import Combinations
+from safeswap.model.scenario import Scenario
 from safeswap.model.text import plural
 
 _WHOLE_NUMBERS_FROM = 100
@@ -25,6 +35,7 @@ def advice(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="file to examine")],
     *,
     parameters: dict[str, Any],
+    scenario: ScenarioFile = None,
     recipe: RecipeFile = None,
     most: Annotated[int, typer.Option(min=1, metavar="N", help="maximum number of recodes to show")] = 10,
     take: Annotated[
@@ -38,16 +49,18 @@ def advice(
 ) -> None:
     """Rank single recodes by the unsafe combinations they remove for the information they cost.
 
-    Choose the combinations with --keys, --combinations or --levels, as for safeswap risky. With --recipe, its steps are
-    applied first and the advice is about the next one.
+    Choose the combinations with --keys, --combinations or --levels, or with --scenario, as for safeswap risky. With
+    --recipe, its steps are applied first and the advice is about the next one.
     """
     from safeswap import workflow
     from safeswap.methods.recode.recipe import Recipe
     from safeswap.projects.toml import read_recipe, write_recipe
+    from safeswap.workflow.argus import restate_scenario
     from safeswap.workflow.recode_advice import advice as rank_recodes
 
     check_outputs([take] if take else [], inputs=[file, *([recipe] if recipe else [])], force=force)
-    asked = Combinations(**parameters)
+    stated = read_scenario(scenario)
+    asked = Combinations(**parameters) if stated is None else restate_scenario(stated, None, parameters)
     made = Recipe() if recipe is None else read_recipe(recipe)
     with console.steps(2) as steps:
         steps.at("reading")
@@ -62,7 +75,10 @@ def advice(
                 hint="nothing was written",
             )
         write_recipe(made + found[0].step, take, force=force)
-    console.say(f"{plural(found.unsafe, 'unsafe combination')} of values; {plural(found.tried, 'recode')} tried.")
+    whose = f"Scenario {visible(asked.name)}: " if isinstance(asked, Scenario) else ""
+    console.say(
+        f"{whose}{plural(found.unsafe, 'unsafe combination')} of values; {plural(found.tried, 'recode')} tried."
+    )
     rows = [
         [
             visible(each.step.sentence),
@@ -75,8 +91,7 @@ def advice(
     ]
     if rows:
         heading = ["recode", "removes", "still unsafe", "information lost", "removed per percent lost"]
-        console.say("")
-        console.say(table(heading, rows, right="lrrrr"))
+        console.say(table(heading, rows, right="lrrrr"), gap=True)
     if take is not None:
         console.say(f"\nWrote {visible(str(take))}; it is confidential.")
     console.result({"command": "advice", **found.as_dict(), "output": str(take) if take else None})

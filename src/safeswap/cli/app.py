@@ -10,7 +10,6 @@ import sys
 import traceback
 from collections.abc import Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -19,23 +18,33 @@ from typer.main import get_command
 
 from safeswap.cli.console import Console, visible
 from safeswap.cli.help import PlainHelp
-from safeswap.errors import EngineError, InternalError, OutputError, SafeswapError
+from safeswap.errors import EngineError, InternalError, OutputError, SafeswapError, locate
 
 INTERRUPTED = 130
 
 COMMANDS = {
     "describe": "Show the attributes of a file, their levels and its small cells, but no record.",
+    "merge-households": "Join a file of households and a file of persons to one person file.",
+    "split-households": "Divide a person file into a file of households and a file of persons.",
+    "init": "Write a project file for a data file, with every guess marked.",
     "keygen": "Generate a secret key, the source of all randomness.",
+    "suggest-keys": "Rank the attributes of a file by how identifying they are.",
     "risk": "Measure how easily records can be singled out by their keys.",
     "risky": "List the combinations of keys that too few records share.",
     "advice": "Rank single recodes by the unsafe combinations they remove for the information they cost.",
     "recode": "Coarsen values by a recipe, and show what is still unsafe after each step.",
     "swap": "Exchange values between random pairs of records.",
     "mask": "Mask a file by any method.",
+    "mask-below": "Blank or swap as little as brings every record below a threshold of risk.",
     "safe": "Publish tables in which every cell is 0 or large enough.",
     "assess": "Measure the risk and distortion of a masked file.",
+    "attack": "Attack a masked file or a bundle as an intruder would.",
     "confidentiality": "Show which records of a masked file are unsafe.",
     "study": "Try many candidate releases, show their frontier and choose one.",
+    "run": 'Do what a project file says, up to "ready for release".',
+    "status": "Say what of a project is up to date.",
+    "report": "Write the reports of a masking for their readers.",
+    "step": "List, add, move, edit and remove the steps of a project file.",
     "release": "Verify a masked file and write the bundle for publication.",
     "verify": "Check a published bundle.",
     "undo": "Restore the original from a masked file and its audit record.",
@@ -46,6 +55,9 @@ COMMANDS = {
     "demo": "Walk through the whole path, from survey file to release, on included data.",
 }
 """Every command with its help line, in the order of work."""
+
+_SHARED = {"suggest_keys": "risk", "init": "project", "run": "project", "status": "project"}
+_SHARED |= {"merge_households": "households", "split_households": "households"}
 
 
 class UsageError(SafeswapError):
@@ -69,12 +81,18 @@ class Group(PlainHelp, TyperGroup):
     """A group of commands, likewise."""
 
 
+def find_command(name: str) -> Any:
+    """Import a command from the module of the same name, or from the one that it shares."""
+    function = name.replace("-", "_")
+    return getattr(import_module(f"safeswap.cli.{_SHARED.get(function, function)}"), function)
+
+
 class LazyCommand(TyperCommand):
     """A command known by name and help line; its module is imported when it is called."""
 
     def load(self) -> Any:
-        """Import the command from the module of the same name."""
-        found = getattr(import_module(f"safeswap.cli.{self.name}"), str(self.name))
+        """Import the command."""
+        found = find_command(str(self.name))
         if isinstance(found, typer.Typer):
             for each in found.registered_commands:
                 each.cls = Command
@@ -169,9 +187,7 @@ def as_internal_error(error: Exception) -> InternalError:
     ...     "secret" in str(as_internal_error(error).as_dict())
     False
     """
-    frames = traceback.extract_tb(error.__traceback__)
-    ours = [frame for frame in frames if "safeswap" in Path(frame.filename).parts] or list(frames)
-    place = f"{Path(ours[-1].filename).name}:{ours[-1].lineno}" if ours else "an unknown place"
+    place = locate(error) or "an unknown place"
     return InternalError(
         f"unexpected error ({type(error).__name__} at {place}); this is a bug in safeswap",
         code="bug",

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from safeswap.cli.console import Console
-from safeswap.cli.options import command, names, option, reading_options, request_options
+from safeswap.cli.options import (
+    ScenarioFile,
+    command,
+    names,
+    option,
+    read_scenarios,
+    reading_options,
+    request_options,
+)
 from safeswap.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,6 +35,7 @@ class AssessOptions:
     """What to measure, and how the two files are compared."""
 
     measure: list[str] | None = option("measure, e.g. hellinger or n_rule:n=5,keys=Age+Sex; repeatable", metavar="NAME")
+    indicators: Path | None = option("measure the largest change of these key indicators", metavar="TOML")
     ways: int | None = option(
         "measure every table of this many attributes, instead of all attributes jointly", min=1, max=3
     )
@@ -34,6 +43,7 @@ class AssessOptions:
         "attributes that form the cells; all categorical ones if omitted", metavar="A,B"
     )
     keys: list[str] | None = option("attributes that an intruder may know: keys of the risk measures", metavar="A,B")
+    scenario: ScenarioFile = None
     masked_schema: Path | None = option("schema of a recoded file, as written by recode --write-schema", metavar="TOML")
     match: Literal["auto", "position"] = option(
         "match records by identifier if both files have one (auto), or by position", default="auto"
@@ -45,13 +55,22 @@ class AssessOptions:
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of ``workflow.assess``."""
         return {
-            "measures": self.measure or None,
+            "measures": self._measures(),
             "attributes": names(self.attributes) if self.attributes else None,
             "keys": names(self.keys or ()),
             "ways": self.ways,
             "match": self.match,
             "audit": self.record,
+            "scenario": None if self.scenario is None else read_scenarios(self.scenario),
         }
+
+    def _measures(self) -> list[str] | None:
+        """Return the stated measures, with the indicators of a file last; None for the default ones."""
+        if self.indicators is None:
+            return self.measure or None
+        from safeswap.measures.utility.indicators import read_indicators
+
+        return [*(self.measure or ()), read_indicators(self.indicators).text]
 
 
 @command
@@ -85,8 +104,7 @@ def assess(
     console.say(score_table(assessment))
     say_left_out(console, assessment)
     if options.ways and (tables := small_tables(assessment, ways=options.ways)):
-        console.say("")
-        console.say(tables)
+        console.say(tables, gap=True)
     console.result({"command": "assess", "records": len(before), **assessment.as_dict()})
 
 

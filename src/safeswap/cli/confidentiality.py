@@ -14,17 +14,19 @@ from safeswap.cli.options import (
     OUTPUT,
     Force,
     KeyFile,
+    ScenarioFile,
     Shown,
     check_outputs,
     command,
     names,
     option,
+    read_scenario,
     reading_options,
     request_options,
     spec_options,
 )
 from safeswap.errors import SpecError
-from safeswap.measures.plot.spec import PlotSpec
+from safeswap.measures.spec import PlotSpec
 from safeswap.model.text import plural
 
 if TYPE_CHECKING:
@@ -79,9 +81,10 @@ def confidentiality(
     released: Annotated[Path, typer.Argument(metavar="MASKED", help="masked file")],
     *,
     keys: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option(metavar="A,B", help="attributes that an intruder may know; repeat to compare several sets"),
-    ],
+    ] = None,
+    scenario: ScenarioFile = None,
     parameters: dict[str, Any],
     options: PlotFiles,
     reading: dict[str, Any],
@@ -93,10 +96,14 @@ def confidentiality(
     by identifier or, if the files have none, by row order.
     """
     from safeswap import workflow
+    from safeswap.model.scenario import resolve_files
     from safeswap.reports.plot_files import write_plot
 
     outputs = options.check([original, released])
-    sets = [names([one]) for one in keys]
+    asked_by = read_scenario(scenario)
+    if not keys and asked_by is None:
+        raise typer.BadParameter("missing option --keys: pass --keys A,B or --scenario FILE[:NAME]")
+    sets = [names([one]) for one in keys or ()] or [()]
     if outputs and len(sets) > 1:
         raise SpecError("a plot shows one set of keys", code="bad-keys", hint="give --keys once, or omit --output")
     with console.steps(3) as steps:
@@ -105,7 +112,11 @@ def confidentiality(
         after = read_masked(released, before, reading)
         asked = _read_others(options, before, reading)
         steps.at("comparing records")
-        asked |= {**PlotSpec(**parameters).options_for(before, sets[0]), "only": _parse_only(options.only or ())}
+        spec = PlotSpec(**parameters)
+        if asked_by is not None:
+            spec = spec.under(resolve_files(asked_by, before, after), keys=sets[0])
+            asked |= {"scenario": asked_by}
+        asked |= {**spec.options_for(before, sets[0]), "only": _parse_only(options.only or ())}
         asked |= {"key": workflow.read_key(options.key)} if options.key is not None else {}
         plots = [workflow.confidentiality(before, after, keys=chosen, **asked) for chosen in sets]
         steps.at("writing")
@@ -150,7 +161,8 @@ def _parse_only(stated: list[str] | tuple[()]) -> dict[str, str] | None:
 
 def _describe(plot: ConfidentialityPlot) -> str:
     totals = plot.as_dict()
-    lines = [f"Keys {', '.join(plot.keys)}: {plot.sentence}", plot.policy.sentence]
+    whose = f"Scenario {plot.settings['scenario']}, keys" if "scenario" in plot.settings else "Keys"
+    lines = [f"{whose} {', '.join(plot.keys)}: {plot.sentence}", plot.policy.sentence]
     if totals.get("delta") is not None:
         error = "" if plot.threshold_error is None else f", standard error {plot.threshold_error:.2g}"
         lines.append(f"Records within δ = {plot.threshold:.4g}{error} are neighbours.")

@@ -73,10 +73,14 @@ class Console:
     json: bool = False
     quiet: bool = False
 
-    def say(self, *parts: RenderableType) -> None:
-        """Print a result for people."""
+    def say(self, *parts: RenderableType, gap: bool = False) -> None:
+        """Print a result for people, after an empty line if there is to be a ``gap``."""
         if not self.json and not self.quiet:
-            _rich(sys.stdout).print(*parts)
+            _rich(sys.stdout).print(*([""] if gap else []), *parts, sep="\n" if gap else " ")
+
+    def say_places(self, *places: tuple[str, Any, str]) -> None:
+        """Print what was made, where it is and who may see it."""
+        self.say(table(["made", "where", ""], places), gap=True)
 
     def warn(self, text: str) -> None:
         """Print a warning for people."""

@@ -46,10 +46,8 @@ def describe(
     title = f"{description.name}: {size}"
     columns = ["attribute", "kind", "levels", "missing", "records per level"]
     console.say(visible(title))
-    console.say("")
-    console.say(table(columns, description.rows(), right="llrrl"))
-    console.say("")
-    console.say(description.cells.sentence)
+    console.say(table(columns, description.rows(), right="llrrl"), gap=True)
+    console.say(description.cells.sentence, gap=True)
     for warning in description.warnings:
         console.warn(f"! {warning}")
     if write_schema is not None:

@@ -10,8 +10,10 @@ from typer.main import get_command
 
 from safeswap.cli.app import HELP, Command, Group
 from safeswap.cli.console import Console
-from safeswap.cli.masking import MaskingOptions, mask_file
+from safeswap.cli.masking import MaskingOptions, mask_by, mask_file
 from safeswap.cli.options import command, make_group, reading_options, request_options, spec_options
+
+PIPELINE = "pipeline"
 
 
 class Methods(Group):
@@ -21,10 +23,12 @@ class Methods(Group):
         """Return the names of all methods."""
         from safeswap import registry
 
-        return list(registry.method_names())
+        return [*registry.method_names(), PIPELINE]
 
     def get_command(self, ctx: Any, name: str) -> Any:
         """Return the command of a method, or None if there is no such method."""
+        if name == PIPELINE:
+            return pipeline_command()
         return method_command(name) if name in self.list_commands(ctx) else None
 
 
@@ -35,6 +39,31 @@ mask = make_group("Mask a file by any method.", cls=Methods, no_args_is_help=Tru
 def _methods() -> None: ...
 
 
+def pipeline_command() -> Any:
+    """Make the command that masks by several steps."""
+
+    @command
+    @request_options(MaskingOptions)
+    @reading_options
+    def run(
+        console: Console,
+        file: Annotated[Path, typer.Argument(metavar="FILE", help="file to mask")],
+        steps: Annotated[Path, typer.Option(metavar="TOML", help="the steps: [[steps]] with method and parameters")],
+        *,
+        options: MaskingOptions,
+        reading: dict[str, Any],
+    ) -> None:
+        from safeswap.projects.toml import read_pipeline, scenarios_beside
+
+        pipeline = read_pipeline(steps)
+        mask_file(console, pipeline, file, reading=reading, options=options, scenarios=scenarios_beside(steps))
+
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    about = "Several steps of any methods, one after the other: one record undoes them all."
+    app.command(name=PIPELINE, cls=Command, help=about, context_settings=HELP)(run)
+    return get_command(app)
+
+
 def method_command(name: str) -> Any:
     """Make the command of one method."""
     from safeswap import registry
@@ -43,7 +72,7 @@ def method_command(name: str) -> Any:
     prefixes = {"targeting": "target"} if "targeting" in method.spec_type.model_fields else {}
 
     @command
-    @spec_options(method.spec_type, prefixes=prefixes)
+    @spec_options(method.spec_type, prefixes=prefixes, omit=("scenario",))
     @request_options(MaskingOptions)
     @reading_options
     def run(
@@ -54,7 +83,7 @@ def method_command(name: str) -> Any:
         options: MaskingOptions,
         reading: dict[str, Any],
     ) -> None:
-        mask_file(console, method.spec_type(**parameters), file, reading=reading, options=options)
+        mask_by(console, method.spec_type, file, parameters=parameters, reading=reading, options=options)
 
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     app.command(name=name, cls=Command, help=f"{method.title}.", context_settings=HELP)(run)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,6 +19,8 @@ from safeswap.cli.options import (
     check_outputs,
     option,
     randomness,
+    read_scenario,
+    read_scenarios,
     warn_of_losses,
 )
 from safeswap.cli.scores import say_left_out, score_table
@@ -26,12 +28,15 @@ from safeswap.model.text import plural
 
 if TYPE_CHECKING:
     from safeswap.model.masked import Masked, MaskedFile
+    from safeswap.model.microdata import Microdata
     from safeswap.model.plan import Plan, Relaxation
+    from safeswap.model.scenario import Scenario
     from safeswap.model.score import Assessment
     from safeswap.model.spec import MaskSpec
 
 CONFIDENTIAL = "confidential"
 LARGE_FILES = "Large files"
+HOUSEHOLDS = "Household file and person file"
 
 AuditDirectory = Annotated[
     Path | None,
@@ -51,6 +56,11 @@ class MaskingOptions:
 
     plan_only: bool = option("only check feasibility; needs no key and writes nothing", "--plan-only", default=False)
     scores: bool = option("measure the risk and distortion of the result", default=True)
+    measure: list[str] | None = option("measure instead of the default ones; repeatable", metavar="NAME")
+    scenario: str | None = option(
+        "scenario that states the keys, or all those of the file: every figure of risk names its own",
+        metavar="FILE[:NAME]",
+    )
     key: KeyFile = None
     insecure_seed: InsecureSeed = None
     replicate: int = option(
@@ -64,6 +74,14 @@ class MaskingOptions:
     audit: AuditDirectory = None
     report: ReportFile = None
     force: Force = False
+    households: Path | None = option(
+        "file of households that belongs to the person file FILE: both are masked in one job",
+        metavar="FILE",
+        panel=HOUSEHOLDS,
+    )
+    on: str | None = option("number of the household, a column of both files", metavar="A", panel=HOUSEHOLDS)
+    household_schema: Path | None = option("schema of the file of households", metavar="TOML", panel=HOUSEHOLDS)
+    household_output: Path | None = option("masked file of households (confidential)", metavar="FILE", panel=OUTPUT)
     engine: str | None = option(
         "mask a Parquet file, or a directory of them, on disk: memory (holds the columns involved), "
         "duckdb (within --memory-limit) or spark",
@@ -71,6 +89,31 @@ class MaskingOptions:
         panel=LARGE_FILES,
     )
     memory_limit: str = option("memory that duckdb may use", default="1GB", metavar="SIZE", panel=LARGE_FILES)
+
+    def check_households(self) -> None:
+        """Refuse options of two files without the second, and two files that would not both be written."""
+        stated = (self.on, self.household_schema, self.household_output)
+        if self.households is None and any(each is not None for each in stated):
+            raise typer.BadParameter("--on, --household-schema and --household-output belong to --households FILE")
+        if self.households is not None and self.engine is not None:
+            raise typer.BadParameter("two files are merged in memory: drop --engine, or merge them first")
+        if self.households is not None and self.household_output is None and not self.plan_only:
+            raise typer.BadParameter("missing output: pass --household-output FILE")
+
+    def read(self, file: Path, reading: dict[str, Any]) -> Microdata:
+        """Read the file, with its file of households if there is one."""
+        from safeswap import workflow
+        from safeswap.workflow.households import merge_households
+
+        data, homes = workflow.read(file, **reading), self.read_households()
+        return data if homes is None else merge_households(homes, data, on=self.on)
+
+    def read_households(self) -> Microdata | None:
+        """Read the file of households, if there is one."""
+        from safeswap import workflow
+
+        described = {} if self.household_schema is None else {"schema": self.household_schema}
+        return None if self.households is None else workflow.read(self.households, **described)
 
     def places(self) -> tuple[Path, Path]:
         """Return output and audit directory, both of which a run needs."""
@@ -83,68 +126,118 @@ ON_DISK = ("engine", "memory_limit")
 """The options for files that are masked on disk."""
 
 
-def mask_file(
-    console: Console, spec: MaskSpec, file: Path, *, reading: dict[str, Any], options: MaskingOptions
+def mask_by(
+    console: Console,
+    spec_type: type[MaskSpec],
+    file: Path,
+    *,
+    parameters: dict[str, Any],
+    reading: dict[str, Any],
+    options: MaskingOptions,
 ) -> None:
-    """Plan the masking, or mask, measure and keep the result."""
+    """Mask by the parameters of a specification; one that takes a scenario takes that of the figures.
+
+    Without a scenario for the figures, they are those of the scenario by which records are targeted.
+    """
+    if options.scenario is not None and "scenario" in spec_type.model_fields:
+        parameters = {**parameters, "scenario": read_scenario(options.scenario)}
+    target = parameters.get("targeting")
+    default = target.get("scenario") if isinstance(target, dict) else None
+    spec = spec_type(**parameters)
+    mask_file(console, spec, file, reading=reading, options=options, scenarios=[default] if default else [])
+
+
+def mask_file(
+    console: Console,
+    spec: MaskSpec,
+    file: Path,
+    *,
+    reading: dict[str, Any],
+    options: MaskingOptions,
+    scenarios: Sequence[Scenario] = (),
+) -> None:
+    """Plan the masking, or mask, measure and keep the result; ``scenarios`` are those that no option states."""
+    options.check_households()
+    scenarios = scenarios if options.scenario is None else read_scenarios(options.scenario)
     if options.engine is not None:
-        _mask_on_disk(console, spec, file, options.engine, reading=reading, options=options)
+        _mask_on_disk(console, spec, file, scenarios, reading=reading, options=options)
     elif options.plan_only:
-        _plan(console, spec, file, reading=reading)
+        _plan(console, spec, file, reading=reading, options=options)
     else:
-        _mask_in_memory(console, spec, file, reading=reading, options=options)
+        _mask_in_memory(console, spec, file, scenarios, reading=reading, options=options)
 
 
-def _plan(console: Console, spec: MaskSpec, file: Path, *, reading: dict[str, Any]) -> None:
+def _plan(console: Console, spec: MaskSpec, file: Path, *, reading: dict[str, Any], options: MaskingOptions) -> None:
     from safeswap import workflow
 
     with console.steps(2) as steps:
         steps.at("reading")
-        data = workflow.read(file, **reading)
+        data = options.read(file, reading)
         steps.at("planning")
         plan = workflow.plan(data, spec)
     _show_plan(console, plan)
 
 
 def _mask_in_memory(
-    console: Console, spec: MaskSpec, file: Path, *, reading: dict[str, Any], options: MaskingOptions
+    console: Console,
+    spec: MaskSpec,
+    file: Path,
+    scenarios: Sequence[Scenario],
+    *,
+    reading: dict[str, Any],
+    options: MaskingOptions,
 ) -> None:
     from safeswap import workflow
+    from safeswap.workflow.households import split_masked
     from safeswap.workflow.masking import keep
 
     output, audit = options.places()
-    written = [output, *([options.report] if options.report else [])]
-    check_outputs(written, inputs=[file, *([options.key] if options.key else [])], force=options.force)
+    written = [path for path in (output, options.household_output, options.report) if path is not None]
+    inputs = [path for path in (file, options.households, options.key) if path is not None]
+    check_outputs(written, inputs=inputs, force=options.force)
     secret = randomness(key=options.key, insecure_seed=options.insecure_seed)
     with console.steps(3 + options.scores) as steps:
         steps.at("reading")
-        data = workflow.read(file, **reading)
+        data = options.read(file, reading)
         steps.at("masking")
         masked = workflow.mask(data, spec, replicate=options.replicate, **secret)
         if options.scores:
             steps.at("measuring")
-        assessment = workflow.assess(masked) if options.scores else None
+        how: dict[str, Any] = {"measures": options.measure or None, "scenario": scenarios}
+        assessment = workflow.assess(masked, **how) if options.scores else None
         steps.at("writing")
         if options.report is not None:
             from safeswap.reports.masking import write_masking_report
 
-            shown = workflow.assess(masked) if assessment is None else assessment
+            shown = workflow.assess(masked, **how) if assessment is None else assessment
             write_masking_report(masked, options.report, assessment=shown, force=options.force)
-        record = keep(masked, output, audit=audit, reading=reading, source=file, force=options.force)
+        homes = options.read_households()
+        if homes is None or options.household_output is None:
+            record = keep(masked, output, audit=audit, reading=reading, source=file, force=options.force)
+        else:
+            both = split_masked(masked, homes)
+            record = both.keep(options.household_output, output, audit=audit, source=file, force=options.force)
     warn_of_losses(console, masked, output)
     show_masked(console, masked)
     _show_scores(console, assessment)
-    console.say("")
     made = [("masked file", output, CONFIDENTIAL), ("audit record", record, CONFIDENTIAL)]
-    made += [("report", options.report, CONFIDENTIAL)] if options.report else []
-    console.say(table(["made", "where", ""], made))
+    if options.household_output is not None:
+        made.insert(1, ("masked households", options.household_output, CONFIDENTIAL))
+    console.say_places(*made, *([("report", options.report, CONFIDENTIAL)] if options.report else []))
     measured = assessment.as_dict() if assessment is not None else {}
     where = {"output": str(output), "audit": str(record)}
+    where |= {} if options.household_output is None else {"household_output": str(options.household_output)}
     console.result({"command": spec.method, **masked.as_dict(), **measured, **where})
 
 
 def _mask_on_disk(
-    console: Console, spec: MaskSpec, file: Path, engine: str, *, reading: dict[str, Any], options: MaskingOptions
+    console: Console,
+    spec: MaskSpec,
+    file: Path,
+    scenarios: Sequence[Scenario],
+    *,
+    reading: dict[str, Any],
+    options: MaskingOptions,
 ) -> None:
     """Mask, verify, measure and keep, without reading the whole file."""
     from safeswap import registry, workflow
@@ -158,6 +251,7 @@ def _mask_on_disk(
         raise typer.BadParameter(f"{option} needs the whole file in memory: drop it, or --engine")
     check_outputs([output], inputs=[file, *([options.key] if options.key else [])], force=options.force)
     secret = randomness(key=options.key, insecure_seed=options.insecure_seed)
+    usual = registry.default_measures("categories", by_counts=True)
     with console.steps(1) as steps:
         steps.at("masking on disk")
         masked = workflow.mask_file(
@@ -165,11 +259,12 @@ def _mask_on_disk(
             output,
             spec,
             audit=audit,
-            engine=engine,
+            engine=options.engine or "memory",
             memory_limit=options.memory_limit,
             replicate=options.replicate,
             force=options.force,
-            measures=registry.default_measures("categories", by_counts=True) if options.scores else (),
+            measures=options.measure or usual if options.scores else (),
+            scenario=scenarios,
             **secret,
             **reading,
         )
@@ -200,11 +295,30 @@ def show_masked(console: Console, masked: Masked) -> None:
     """Show what was requested, what was feasible and what was done."""
     audit = masked.audit
     touched = int(audit.touched().sum())
-    console.say(masked.plan.sentence + ".")
+    if masked.parts:
+        _show_steps(console, masked)
+    else:
+        console.say(masked.plan.sentence + ".")
     share = f"{touched:,} of {plural(audit.records, 'record')} took part ({touched / max(audit.records, 1):.2%})"
     console.say(f"{plural(audit.made, 'pair')} exchanged: {share}." if audit.exchanges else f"{share}.")
     # The unit is in the sentence above.
     _show_facts(console, {name: value for name, value in audit.facts.items() if name != "unit"}, audit.stamp)
+
+
+def _show_steps(console: Console, masked: Masked) -> None:
+    """Show what each step of a pipeline did, what became of each column, and promises that a later step broke."""
+    account = masked.account
+    rows = [
+        (str(number), step.name, stage.plan.sentence, f"{stage.audit.made:,} {stage.audit.unit}")
+        for number, (step, stage) in enumerate(zip(masked.audit.steps, masked.stages, strict=True), start=1)
+    ]
+    console.say(table(["", "step", "planned", "done"], rows, right="rllr"))
+    console.say("")
+    changed = [change for change in account.changes if change.status != "unchanged"]
+    console.say(table(["column", "", "what happened"], [(c.column, c.status, c.details) for c in changed]))
+    console.say("All other columns are as they were." if len(changed) < len(account.changes) else "")
+    for flag in account.flags:
+        console.warn(flag)
 
 
 def _show_masked_file(console: Console, masked: MaskedFile) -> None:
@@ -212,9 +326,7 @@ def _show_masked_file(console: Console, masked: MaskedFile) -> None:
     console.say(f"{masked.done}{asked} in {plural(masked.records, 'record')}; every guarantee was verified on disk.")
     _show_facts(console, {name: value for name, value in masked.facts.items() if name != "unit"}, masked.stamp)
     _show_scores(console, masked.assessment)
-    console.say("")
-    made = [("masked file", masked.target, CONFIDENTIAL), ("audit record", masked.audit, CONFIDENTIAL)]
-    console.say(table(["made", "where", ""], made))
+    console.say_places(("masked file", masked.target, CONFIDENTIAL), ("audit record", masked.audit, CONFIDENTIAL))
 
 
 def _show_facts(console: Console, facts: Mapping[str, Any], stamp: str) -> None:
@@ -222,14 +334,12 @@ def _show_facts(console: Console, facts: Mapping[str, Any], stamp: str) -> None:
 
     rows = [(name.replace("_", " "), format_fact(value)) for name, value in facts.items() if format_fact(value)]
     if rows:
-        console.say("")
-        console.say(table(["found", ""], rows, right="lr"))
+        console.say(table(["found", ""], rows, right="lr"), gap=True)
     if stamp:
         console.warn(f"{stamp}: anyone can undo it.")
 
 
 def _show_scores(console: Console, assessment: Assessment | None) -> None:
     if assessment is not None:
-        console.say("")
-        console.say(score_table(assessment, brief=True))
+        console.say(score_table(assessment, brief=True), gap=True)
         say_left_out(console, assessment)

@@ -102,6 +102,14 @@ InsecureSeed = Annotated[
         rich_help_panel=RANDOMNESS,
     ),
 ]
+ScenarioFile = Annotated[
+    str | None,
+    typer.Option(
+        "--scenario",
+        metavar="FILE[:NAME]",
+        help="scenario that states the keys, from a file with [[scenario]] sections",
+    ),
+]
 Force = Annotated[bool, typer.Option("--force", help="overwrite existing outputs", rich_help_panel=OUTPUT)]
 _READING = {
     "schema": Annotated[
@@ -184,6 +192,24 @@ class Shown:
     metavar: str | None = None
     parse: Callable[[Any], Any] | None = None
     is_usage: bool = False  # a missing value, or one out of bounds, is an error of usage
+
+
+def read_scenario(place: str | None) -> Any:
+    """Read the scenario that ``--scenario FILE[:NAME]`` names; None if there is none."""
+    from safeswap.projects.toml import choose_scenario
+
+    return None if place is None else choose_scenario(place)
+
+
+def read_scenarios(place: str) -> tuple[Any, ...]:
+    """Read the scenario that ``FILE:NAME`` names, or all scenarios of ``FILE``."""
+    from safeswap.projects.toml import choose_scenario, read_scenarios
+
+    return read_scenarios(place) if Path(place).is_file() or ":" not in place else (choose_scenario(place),)
+
+
+SCENARIO = Shown(metavar="FILE[:NAME]", parse=read_scenario)
+"""A scenario is read from a file, which may have several."""
 
 
 def spec_options(
@@ -316,18 +342,23 @@ class _Form:
                 if values := inner.collect(own):
                     found[name] = values
             elif stated[name] is not None:
-                parse = self.shown.get(name, Shown()).parse
+                parse = self._shown(name).parse
                 found[name] = parse(stated[name]) if parse else _parse(field.annotation, stated[name])
         return found
 
     def _inner(self, name: str) -> _Form | None:
+        if name == "scenario":
+            return None
         nested = _nested(self.fields[name].annotation)
         if nested is None:
             return None
         return _Form(fields=nested.model_fields, panel=_panel(nested), prefixes={}, shown={})
 
+    def _shown(self, name: str) -> Shown:
+        return self.shown.get(name, SCENARIO if name == "scenario" else Shown())
+
     def _parameter(self, name: str, field: FieldInfo) -> inspect.Parameter:
-        as_shown = self.shown.get(name, Shown())
+        as_shown = self._shown(name)
         option = typer.Option(
             *([as_shown.flag] if as_shown.flag else []),
             help=_help_of(field),
@@ -337,7 +368,7 @@ class _Form:
         )
         is_required = as_shown.is_usage and field.is_required()
         is_list = _is_names(field.annotation) or _is_pairs(field.annotation)
-        kind = list[str] if is_list else _bare(field.annotation)
+        kind = list[str] if is_list else str if as_shown == SCENARIO else _bare(field.annotation)
         return make_parameter(
             name, Annotated[kind | None, option], default=inspect.Parameter.empty if is_required else None
         )

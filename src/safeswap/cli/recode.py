@@ -14,9 +14,11 @@ from safeswap.cli.options import (
     OUTPUT,
     Force,
     KeyFile,
+    ScenarioFile,
     check_outputs,
     command,
     option,
+    read_scenario,
     reading_options,
     request_options,
     spec_options,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from safeswap.methods.recode.recipe import Recipe
     from safeswap.model.masked import Masked
     from safeswap.model.microdata import Microdata
+    from safeswap.model.scenario import Scenario
     from safeswap.workflow.session import Stage
 
 RecipeFile = Annotated[Path | None, typer.Option("--recipe", metavar="TOML", help="recipe: the steps in order")]
@@ -41,6 +44,7 @@ class RecodeFiles:
     """The steps, and the files to write."""
 
     recipe: RecipeFile = None
+    scenario: ScenarioFile = None
     grc: list[str] | None = option("ARGUS recode file for attribute A; repeatable", metavar="A=FILE")
     output: Path | None = option("recoded file (confidential)", metavar="FILE", panel=OUTPUT)
     audit: AuditDirectory = None
@@ -83,36 +87,43 @@ def recode(
 ) -> None:
     """Coarsen values by a recipe, and show what is still unsafe after each step.
 
-    Choose the combinations with --keys, --combinations or --levels, as for safeswap risky. With --audit and --key, the
-    recoded file can be released; without them it remains internal. A recipe may include maskings by other methods,
-    which need --key; to release such a file, recode first, then mask the result with the schema written here.
+    Choose the combinations with --scenario, --keys, --combinations or --levels, as for safeswap risky. With --audit
+    and --key, the recoded file can be released; without them it remains internal. A recipe may include maskings by
+    other methods, which need --key; to release such a file, recode first, then mask the result with the schema written
+    here.
     """
     from safeswap import workflow
     from safeswap.workflow.session import ArgusSession
 
     options.check(file)
     wanted = _read_recipe(options.recipe, options.grc or ())
+    scenario = read_scenario(options.scenario)
+    if scenario is not None and parameters:
+        raise typer.BadParameter("a scenario states the combinations: leave --" + next(iter(parameters)) + " out")
     recodes = _require_recodes(wanted) if options.audit is not None else []
     secret = None if options.key is None else workflow.read_key(options.key)
     with console.steps(3) as steps:
         steps.at("reading")
         data = workflow.read(file, **reading)
         steps.at("recoding")
-        asked = Combinations(**parameters) if parameters else Combinations(keys=_default_keys(data, wanted))
+        stated = Combinations(**parameters) if parameters else scenario
+        asked = Combinations(keys=_default_keys(data, wanted)) if stated is None else stated
         stages = ArgusSession.start(data, asked, recipe=wanted, key=secret).stages
         steps.at("writing")
         _write_description(wanted, data, stages[-1].data, options)
         recoded: Masked | Microdata = stages[-1].data
         if recodes:
             recoded = workflow.mask(data, {"method": "recode", "steps": recodes}, key=secret)
-        record = _write_recoded(recoded, file, reading, options)
+        record = _write_recoded(recoded, file, reading, options, scenario)
     if options.output is not None:
         warn_of_losses(console, recoded, options.output)
-    console.say(_stage_table(stages, risk=bool(parameters)))
+    if scenario is not None:
+        console.say(f"Scenario {visible(scenario.name)}, keys {visible(', '.join(scenario.names))}:")
+    console.say(_stage_table(stages, risk=stated is not None))
     if made := options.made(record):
-        console.say("")
-        console.say(table(["made", "where", ""], [(what, visible(path), CONFIDENTIAL) for what, path in made.items()]))
-    console.result({"command": "recode", "stages": [stage.as_dict() for stage in stages], "made": made})
+        console.say_places(*((what, path, CONFIDENTIAL) for what, path in made.items()))
+    told = {"scenario": scenario.name} if scenario is not None else {}
+    console.result({"command": "recode", **told, "stages": [stage.as_dict() for stage in stages], "made": made})
 
 
 def _write_description(recipe: Recipe, before: Microdata, after: Microdata, options: RecodeFiles) -> None:
@@ -127,7 +138,7 @@ def _write_description(recipe: Recipe, before: Microdata, after: Microdata, opti
 
 
 def _write_recoded(
-    recoded: Masked | Microdata, file: Path, reading: dict[str, Any], options: RecodeFiles
+    recoded: Masked | Microdata, file: Path, reading: dict[str, Any], options: RecodeFiles, scenario: Scenario | None
 ) -> Path | None:
     """Write the recoded file, and of a masking the report and the audit record; return the place of the record."""
     from safeswap import workflow
@@ -144,7 +155,8 @@ def _write_recoded(
     if options.report is not None:
         from safeswap.reports.masking import write_masking_report
 
-        write_masking_report(recoded, options.report, assessment=workflow.assess(recoded), force=options.force)
+        assessment = workflow.assess(recoded, scenario=scenario)
+        write_masking_report(recoded, options.report, assessment=assessment, force=options.force)
     return keep(recoded, options.output, audit=options.audit, reading=reading, source=file, force=options.force)
 
 

@@ -1,4 +1,4 @@
-"""``safeswap risk``."""
+"""``safeswap risk`` and ``safeswap suggest-keys``."""
 
 from __future__ import annotations
 
@@ -9,9 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from safeswap.cli.console import Console, table, visible
-from safeswap.cli.options import OUTPUT, Force, Shown, check_outputs, command, reading_options, spec_options
+from safeswap.cli.options import (
+    OUTPUT,
+    Force,
+    ScenarioFile,
+    Shown,
+    check_outputs,
+    command,
+    names,
+    read_scenario,
+    reading_options,
+    spec_options,
+)
 from safeswap.cli.scores import figure
-from safeswap.measures.risk.spec import RiskSpec
+from safeswap.measures.spec import RiskSpec
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -23,9 +34,9 @@ if TYPE_CHECKING:
 MOST_SETS = 12
 
 
-# A missing key, and a number out of its bounds, are refused before the file is read.
+# A number out of its bounds is refused before the file is read.
 _SHOWN = {
-    **dict.fromkeys(("keys", "k", "max_size"), Shown(is_usage=True)),
+    **dict.fromkeys(("k", "max_size"), Shown(is_usage=True)),
     **dict.fromkeys(("sensitive", "weight"), Shown(metavar="NAME")),
 }
 
@@ -38,6 +49,7 @@ def risk(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="file to examine, before or after masking")],
     *,
     parameters: dict[str, Any],
+    scenario: ScenarioFile = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -58,25 +70,36 @@ def risk(
 
     if output is not None:
         check_outputs([output], inputs=[file], force=force)
-    spec = RiskSpec(**parameters)
-    search = spec.only("max_size", "sampling_fraction", "missing")
-    weighting = spec.only("weight", "model")
+    asked = read_scenario(scenario)
+    if asked is None and "keys" not in parameters:
+        raise typer.BadParameter("missing option --keys: pass --keys A,B or --scenario FILE[:NAME]")
+    by_household = asked is not None and asked.unit == "household"
+    if by_household and asked is not None and output is not None:
+        asked.require_persons("the file with one line per record")
+    if asked is None:
+        RiskSpec(**parameters)
     with console.steps(4) as steps:
         steps.at("reading")
         data = workflow.read(file, **reading)
         steps.at("counting cells")
-        assessment = file_risk(data, spec.keys, **spec.only("sensitive", "k", "l"), **weighting, **search)
+        spec = RiskSpec(**parameters) if asked is None else RiskSpec.under(asked, data, **parameters)
+        search = spec.only("max_size", "sampling_fraction", "missing")
+        weighting = spec.only("weight", "model")
+        if asked is None:
+            assessment = file_risk(data, spec.keys, **spec.only("sensitive", "k", "l"), **weighting, **search)
+        else:
+            assessment = file_risk(data, **parameters, scenario=asked)
         steps.at("searching for special uniques")
-        found = special_uniques(data, spec.keys, **search)
+        # Of households there are totals only: the tables and the file below are of persons.
+        found = None if by_household else special_uniques(data, spec.keys, **search)
         if output is not None:
             steps.at("writing")
             write_record_risks(data, output, spec.keys, force=force, **weighting, **search)
-    console.say(f"Keys {visible(', '.join(spec.keys))}:")
-    console.say("")
-    console.say(_score_table(assessment))
-    for each in (_by_size(found), _by_key(found), _by_keys(found)) if found.special else ():
-        console.say("")
-        console.say(each)
+    whose = f"Scenario {visible(asked.name)}, keys" if asked else "Keys"
+    console.say(f"{whose} {visible(', '.join(spec.keys))}:")
+    console.say(_score_table(assessment), gap=True)
+    for each in (_by_size(found), _by_key(found), _by_keys(found)) if found is not None and found.special else ():
+        console.say(each, gap=True)
     if output is not None:
         console.say(f"\nWrote {visible(str(output))}: one line per record; it is confidential.")
     written = str(output) if output is not None else None
@@ -120,6 +143,42 @@ def _by_keys(found: SpecialUniques) -> Table:
     return table(["set of keys", "unique records"], rows[:MOST_SETS], title=title, right="lr")
 
 
-def _totals(found: SpecialUniques) -> dict[str, Any]:
+def _totals(found: SpecialUniques | None) -> dict[str, Any]:
+    if found is None:
+        return {"special_uniques": None}
     tables = {"by_size": found.by_size, "by_key": found.by_key, "by_keys": found.by_keys}
     return {"special_uniques": {name: each.to_pylist() for name, each in tables.items()}}
+
+
+@command
+@reading_options
+def suggest_keys(
+    console: Console,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="file to examine")],
+    *,
+    among: Annotated[
+        list[str] | None, typer.Option(metavar="A,B", help="attributes to rank; all that can be keys if omitted")
+    ] = None,
+    most: Annotated[int, typer.Option(min=1, metavar="N", help="maximum number of attributes to rank")] = 10,
+    reading: dict[str, Any],
+) -> None:
+    """Rank the attributes of a file by how identifying they are.
+
+    Each attribute is ranked by what it adds to those before it; identifiers, weights, constants and text are left out,
+    numbers are ranked in groups. It is a start for a scenario: strike out what nobody outside can know, and write the
+    others as keys to a file for --scenario. Shows totals only.
+    """
+    from safeswap import workflow
+    from safeswap.workflow.argus import suggest_keys as rank
+
+    with console.steps(2) as steps:
+        steps.at("reading")
+        data = workflow.read(file, **reading)
+        steps.at("ranking")
+        found = rank(data, among=names(among) if among else None, most=most)
+    rows = [(visible(each.name), f"{each.unique:.2%}", f"{each.suda:.0%}", each.sentence) for each in found]
+    console.say(table(["attribute", "unique so far", "SUDA", "meaning"], rows, right="lrrl"))
+    for sentence in (*found.skipped_sentences, found.note):
+        if sentence:
+            console.say(visible(sentence))
+    console.result({"command": "suggest-keys", **found.as_dict()})

@@ -12,9 +12,11 @@ from safeswap.cli.console import Console, table, visible
 from safeswap.cli.options import (
     OUTPUT,
     Force,
+    ScenarioFile,
     check_outputs,
     command,
     option,
+    read_scenario,
     reading_options,
     request_options,
     spec_options,
@@ -39,6 +41,7 @@ class RiskyFiles:
     records: Path | None = option(
         "records with an unsafe combination, csv or parquet (confidential)", metavar="FILE", panel=OUTPUT
     )
+    scenario: ScenarioFile = None
     force: Force = False
 
 
@@ -65,21 +68,22 @@ def risky(
     files = {"unsafe": options.output, "records": options.records}
     wanted = {part: path for part, path in files.items() if path is not None}
     check_outputs(list(wanted.values()), inputs=[file], force=options.force)
-    asked = Combinations(**parameters)
+    scenario = read_scenario(options.scenario)
+    asked = Combinations(**parameters) if scenario is None else None
     with console.steps(2 + bool(wanted)) as steps:
         steps.at("reading")
         data = workflow.read(file, **reading)
         steps.at("counting")
-        found = workflow.risky(data, asked)
+        found = workflow.risky(data, asked) if asked else workflow.risky(data, scenario=scenario, **parameters)
         if wanted:
             steps.at("writing")
         for part, path in wanted.items():
             found.write(path, part=part, force=options.force)  # type: ignore[arg-type]
     sentence = found.sentence
-    console.say(sentence[0].upper() + sentence[1:] + ".")
+    whose = f"Scenario {visible(found.scenario)}: " if found.scenario else ""
+    console.say(whose + sentence[0].upper() + sentence[1:] + "." + (f" {visible(found.note)}" if found.note else ""))
     for each in (_by_size(found), _by_key(found), _by_combination(found)) if found.unsafe else ():
-        console.say("")
-        console.say(each)
+        console.say(each, gap=True)
     for path in wanted.values():
         console.say(f"\nWrote {visible(str(path))}; it is confidential.")
     console.result({"command": "risky", **found.as_dict(), "outputs": {p: str(path) for p, path in wanted.items()}})

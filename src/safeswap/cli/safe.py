@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from safeswap.cli.console import Console, table, visible
-from safeswap.cli.masking import CONFIDENTIAL, ON_DISK, MaskingOptions, ReportFile, mask_file
+from safeswap.cli.masking import CONFIDENTIAL, ON_DISK, MaskingOptions, ReportFile, mask_by
 from safeswap.cli.options import (
     OUTPUT,
     Force,
@@ -174,7 +174,7 @@ def records(
     """Change the fewest records that make all tables of the file safe together."""
     if "tables" not in parameters:
         raise typer.BadParameter("missing tables: name those to be published with --tables A,B")
-    mask_file(console, SafeSpec(**parameters), file, reading=reading, options=options)
+    mask_by(console, SafeSpec, file, parameters=parameters, reading=reading, options=options)
 
 
 @safe.command()

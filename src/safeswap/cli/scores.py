@@ -21,16 +21,23 @@ _SENTENCE_END = re.compile(r"(?<=\.) (?=[A-Z])")
 
 
 def score_table(assessment: Assessment, *, brief: bool = False) -> Table:
-    """Make a table with the axis, value and meaning of each measure; ``brief`` keeps the first sentence only."""
+    """Make a table with the axis, value and meaning of each measure; ``brief`` keeps the first sentence only.
+
+    Under a scenario the table has its name, and the value before.
+    """
+    under = any(score.scenario for score in assessment)
     rows = [
         (
             score.measure,
             score.axis.value,
-            figure(score.value),
+            *((score.scenario or "–",) if under else ()),
+            figure(score.value) if score.before is None else f"{figure(score.before)} → {figure(score.value)}",
             _SENTENCE_END.split(score.sentence)[0] if brief else score.sentence,
         )
         for score in assessment
     ]
+    if under:
+        return table(["measure", "axis", "scenario", "before → after", "meaning"], rows, right="lllrl")
     return table(["measure", "axis", "value", "meaning"], rows, right="llrl")
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 
-from safeswap.cli.console import Console, table
+from safeswap.cli.console import Console, table, visible
 from safeswap.cli.options import (
     OUTPUT,
     Force,
@@ -65,14 +65,14 @@ class Bar:
     def __call__(self, done: int, total: int) -> None:
         """Show progress as done/total."""
         self.done, self.total = done, total
+        if self._shown and self._progress is None:
+            self._progress = _make_progress()
+            self._progress.add_task("candidates", total=None)
+            self._progress.start()
         if self._progress:
             self._progress.update(self._progress.task_ids[0], completed=done, total=total)
 
     def __enter__(self) -> Self:
-        if self._shown:
-            self._progress = _make_progress()
-            self._progress.add_task("candidates", total=None)
-            self._progress.start()
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
@@ -120,9 +120,21 @@ def frontier_table(study: Study, choice: Choice | None) -> Table:
         _frontier_row(study, row, replicated=replicated, constrained=constrained, choice=choice)
         for row in rows[:MOST_ROWS]
     ]
+    shown = [*_original_row(study, len(columns), constrained=constrained), *shown]
     more = f"; the first {MOST_ROWS} are shown" if len(rows) > MOST_ROWS else ""
     right = "l" + ("l" if constrained else "") + "rrr" + ("rl" if replicated else "l")
     return table(columns, shown, title=title + more, right=right)
+
+
+def _original_row(study: Study, width: int, *, constrained: bool) -> list[list[str]]:
+    """Make the line of the untouched original, which is not counted as a candidate; none if its figures are unknown."""
+    from safeswap.charts.points import original_point
+
+    where = original_point(study, study.spec.risk[0], study.spec.distortion[0])
+    if where is None:
+        return []
+    cells = ["(untouched original)", *([""] if constrained else []), "–", *(figure(value) for value in where)]
+    return [[*cells, *[""] * (width - len(cells))]]
 
 
 def _frontier_row(
@@ -201,8 +213,10 @@ def _document(study: Study, choice: Choice | None) -> dict[str, Any]:
         "replicates": study.spec.replicates,
         "rejected": rejected,
         "frontier": [{**row, "spec": study.specs[row["specification"]].as_dict()} for row in frontier_rows(study)],
+        "original": dict(study.facts.get("before", {})),
         "choice": None if choice is None else choice.as_dict(),
         "search": study.facts.get("search"),
+        "scenario": study.spec.scenario.name if study.spec.scenario else "",
         "for_release": study.facts["for_release"],
     }
 
@@ -242,6 +256,9 @@ class StudyOptions:
     question: Path | None = option(
         "read the study from a file; options override it", "--study", metavar="TOML", panel=RUNNING
     )
+    indicators: Path | None = option(
+        "measure distortion by the largest change of these key indicators first", metavar="TOML", panel=FIGURES
+    )
     write_study: Path | None = option(
         "only write the study to a file, to run with --study", metavar="TOML", panel=RUNNING
     )
@@ -270,6 +287,11 @@ class StudyOptions:
         if self.fixed or self.differ:  # one more set of constraints
             together = ConstraintSet(fixed=names(self.fixed or ()), differ=names(self.differ or ()))
             parameters = {**parameters, "constraints": (*parameters.get("constraints", ()), together)}
+        if self.indicators is not None:
+            from safeswap.measures.utility.indicators import read_indicators
+
+            others = parameters.get("distortion", StudySpec.model_fields["distortion"].default)
+            parameters = {**parameters, "distortion": (read_indicators(self.indicators).text, *others)}
         if self.question is None:
             return StudySpec(**parameters)
         from safeswap.projects.toml import read_study_spec
@@ -285,7 +307,7 @@ class StudyOptions:
 
 
 @command
-@spec_options(StudySpec, shown=_SHOWN, omit=("others",))
+@spec_options(StudySpec, shown=_SHOWN, omit=("others", "vary", "swaps", "first", "last"))
 @request_options(StudyOptions)
 @reading_options
 def study(
@@ -419,8 +441,9 @@ def _choose(found: Study) -> tuple[Choice | None, InfeasibleError | None]:
 def _show(console: Console, found: Study, choice: Choice | None, output: Path, *, pages: bool) -> None:
     for line in rejected_lines(found):
         console.say(line)
-    console.say("")
-    console.say(frontier_table(found, choice))
+    if found.spec.scenario is not None:
+        console.say(f"Risk is measured under the scenario {visible(found.spec.scenario.name)}.")
+    console.say(frontier_table(found, choice), gap=True)
     if choice is not None:
         console.say(f"\n{choice.sentence}\n")
     console.say(_places_table(output, pages=pages, choice=choice is not None))

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from safeswap.cli.console import Console, table
-from safeswap.cli.masking import CONFIDENTIAL, MaskingOptions, mask_file, show_masked
+from safeswap.cli.console import Console
+from safeswap.cli.masking import CONFIDENTIAL, MaskingOptions, mask_by, show_masked
 from safeswap.cli.options import check_outputs, command, randomness, reading_options, request_options, spec_options
 from safeswap.model.spec import SwapSpec
 
@@ -41,7 +41,7 @@ def swap(
         return
     if file is None:
         raise typer.BadParameter("missing input: name the file to mask, or a project with --project")
-    mask_file(console, SwapSpec(**parameters), file, reading=reading, options=options)
+    mask_by(console, SwapSpec, file, parameters=parameters, reading=reading, options=options)
 
 
 def _run_project(console: Console, specs: Path, options: MaskingOptions) -> None:
@@ -69,8 +69,7 @@ def _run_project(console: Console, specs: Path, options: MaskingOptions) -> None
             record = note(masked, results[0], audit=audit, reading=reading, records=records) if audit else None
     show_masked(console, masked)
     places = [("masked file", results[0]), ("log", results[1]), *([("audit record", record)] if record else [])]
-    console.say("")
-    console.say(table(["made", "where", ""], [(*place, CONFIDENTIAL) for place in places]))
+    console.say_places(*((*place, CONFIDENTIAL) for place in places))
     if record is None:
         console.warn("No audit record was kept (--audit DIR): the output can be neither released nor undone.")
     where = {"output": str(results[0]), "log": str(results[1]), "audit": str(record) if record else None}

@@ -24,17 +24,33 @@ def undo(
     output: Annotated[
         Path, typer.Option(metavar="FILE", help="restored original (confidential)", rich_help_panel=OUTPUT)
     ],
+    households: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="masked file of households, if it was masked with one")
+    ] = None,
+    on: Annotated[str | None, typer.Option(metavar="A", help="number of the household, a column of both files")] = None,
+    household_output: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="restored file of households", rich_help_panel=OUTPUT)
+    ] = None,
     force: Force = False,
     reading: dict[str, Any],
 ) -> None:
     """Restore the original from a masked file and its audit record."""
     from safeswap import workflow
     from safeswap.files.write import write_microdata
+    from safeswap.workflow.households import undo_households
 
-    check_outputs([output], inputs=[masked, record], force=force)
+    if (households is None) != (household_output is None):
+        raise typer.BadParameter("--households and --household-output belong together")
+    inputs = [path for path in (masked, record, households) if path is not None]
+    check_outputs([path for path in (output, household_output) if path is not None], inputs=inputs, force=force)
     with console.steps(2) as steps:
         steps.at("restoring")
-        original = workflow.undo(workflow.read(masked, **reading), record)
+        read = workflow.read(masked, **reading)
+        if households is None or household_output is None:
+            original = workflow.undo(read, record)
+        else:
+            homes, original = undo_households(households, read, record, on=on)
+            write_microdata(homes, household_output, force=force)
         steps.at("writing")
         write_microdata(original, output, force=force)
     warn_of_losses(console, original, output)

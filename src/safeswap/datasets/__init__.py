@@ -4,8 +4,12 @@
 records of the public "Adult" census extract (Becker and Kohavi, CC BY 4.0) in eight categorical attributes.
 ``SOURCES.md`` next to this file says where it comes from and how it was recoded.
 
+``household_survey`` generates fictitious persons in households as a survey of living conditions has them: with weights,
+strata, nested areas, dates, rare codes, incomes and missing answers. ``write_household_survey`` writes it to a file.
+
 ``synthetic_census`` and ``synthetic_housing_survey`` generate fictitious people, modelled on the data on which the
 Confidentiality Edit of the 1990 Census of the United States and its improvement were tested (Moore 1996).
+``synthetic_population`` generates fictitious persons in households in nested areas, for the swap of households.
 ``synthetic_enterprises`` generates fictitious enterprises, for the confidentiality plot and for methods that change
 numbers.
 """
@@ -27,26 +31,46 @@ if TYPE_CHECKING:
     from safeswap.datasets.census import synthetic_census_chunks as synthetic_census_chunks
     from safeswap.datasets.census import synthetic_census_schema as synthetic_census_schema
     from safeswap.datasets.census import write_synthetic_census as write_synthetic_census
-    from safeswap.datasets.enterprises import ENTERPRISE_KEYS as ENTERPRISE_KEYS
-    from safeswap.datasets.enterprises import synthetic_enterprises as synthetic_enterprises
-    from safeswap.datasets.housing_survey import HOUSING_ITEMS as HOUSING_ITEMS
-    from safeswap.datasets.housing_survey import HOUSING_KEYS as HOUSING_KEYS
-    from safeswap.datasets.housing_survey import synthetic_housing_survey as synthetic_housing_survey
+    from safeswap.datasets.households import SURVEY_GEOGRAPHY as SURVEY_GEOGRAPHY
+    from safeswap.datasets.households import SURVEY_KEYS as SURVEY_KEYS
+    from safeswap.datasets.households import household_survey as household_survey
+    from safeswap.datasets.households import household_survey_schema as household_survey_schema
+    from safeswap.datasets.households import write_household_survey as write_household_survey
+    from safeswap.datasets.population import POPULATION_GEOGRAPHY as POPULATION_GEOGRAPHY
+    from safeswap.datasets.population import POPULATION_RISK as POPULATION_RISK
+    from safeswap.datasets.population import synthetic_population as synthetic_population
+    from safeswap.datasets.population import synthetic_population_schema as synthetic_population_schema
+    from safeswap.datasets.population import write_synthetic_population as write_synthetic_population
+    from safeswap.datasets.surveys import ENTERPRISE_KEYS as ENTERPRISE_KEYS
+    from safeswap.datasets.surveys import HOUSING_ITEMS as HOUSING_ITEMS
+    from safeswap.datasets.surveys import HOUSING_KEYS as HOUSING_KEYS
+    from safeswap.datasets.surveys import synthetic_enterprises as synthetic_enterprises
+    from safeswap.datasets.surveys import synthetic_housing_survey as synthetic_housing_survey
     from safeswap.model.microdata import Microdata
     from safeswap.model.schema import Schema
 
 _HOME = {
     "CENSUS_GEOGRAPHY": "census",
     "CENSUS_KEYS": "census",
-    "ENTERPRISE_KEYS": "enterprises",
-    "HOUSING_ITEMS": "housing_survey",
-    "HOUSING_KEYS": "housing_survey",
+    "ENTERPRISE_KEYS": "surveys",
+    "HOUSING_ITEMS": "surveys",
+    "HOUSING_KEYS": "surveys",
+    "POPULATION_GEOGRAPHY": "population",
+    "POPULATION_RISK": "population",
+    "SURVEY_GEOGRAPHY": "households",
+    "SURVEY_KEYS": "households",
+    "household_survey": "households",
+    "household_survey_schema": "households",
     "synthetic_census": "census",
     "synthetic_census_chunks": "census",
     "synthetic_census_schema": "census",
-    "synthetic_enterprises": "enterprises",
-    "synthetic_housing_survey": "housing_survey",
+    "synthetic_enterprises": "surveys",
+    "synthetic_housing_survey": "surveys",
+    "synthetic_population": "population",
+    "synthetic_population_schema": "population",
+    "write_household_survey": "households",
     "write_synthetic_census": "census",
+    "write_synthetic_population": "population",
 }
 
 __all__ = sorted(["available", "cps8d", *_HOME])  # noqa: PLE0605  (the names of the table above, and two more)
@@ -54,9 +78,11 @@ __all__ = sorted(["available", "cps8d", *_HOME])  # noqa: PLE0605  (the names of
 _AVAILABLE = MappingProxyType(
     {
         "cps8d": "48,842 persons, 8 categorical attributes: the Adult census extract as in Gomatam & Karr (2003)",
+        "household_survey": "4,939 persons in 1,560 households: weights, strata, nested areas, dates, income",
         "synthetic_census": "households in a nested geography with the keys of the 1990 edit, any number of them",
         "synthetic_enterprises": "skewed turnover and employees in NACE divisions, 157 of them in division 18",
         "synthetic_housing_survey": "64,998 dwellings, 4 keys and 5 continuous items, as in Moore (1996)",
+        "synthetic_population": "persons in households in nested areas, minorities together, any number of them",
     }
 )
 
@@ -77,8 +103,8 @@ def __dir__() -> list[str]:
 def available() -> Mapping[str, str]:
     """Return the names of the data sets with a line about each.
 
-    >>> list(available())
-    ['cps8d', 'synthetic_census', 'synthetic_enterprises', 'synthetic_housing_survey']
+    >>> list(available())[:3]
+    ['cps8d', 'household_survey', 'synthetic_census']
     """
     return _AVAILABLE
 

@@ -19,7 +19,8 @@ import pyarrow as pa
 from safeswap.arrays import cells, matching, sparse
 from safeswap.arrays.cell_set import CellSet
 from safeswap.arrays.names import Names
-from safeswap.arrays.types import Counts, Int64s, Integers, UInt64s
+from safeswap.arrays.types import Counts, Flags, Int64s, Integers, Rows, UInt64s, Words
+from safeswap.errors import EngineError
 from safeswap.model.microdata import Microdata
 from safeswap.model.plan import Plan
 from safeswap.model.schema import Schema
@@ -48,6 +49,34 @@ class Classes:
     counts: Counts
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PartnerRule:
+    """Choose partners by weight: the nearest one or, with ``values``, the one with which weighted sums change least.
+
+    ``scales`` has, per attribute, the whole number that stands for each code; a category has none: two of them are 0 or
+    1 apart. Made by the driver, since codes have no order.
+    """
+
+    weight: str
+    values: Names
+    scales: Mapping[str, Int64s]
+
+    @property
+    def names(self) -> Names:
+        """The attributes that decide."""
+        return tuple(dict.fromkeys((self.weight, *self.values)))
+
+    def numbers(self, codes: Mapping[str, Integers]) -> tuple[Int64s, Int64s, Flags]:
+        """Return the weight of each record, a column per value, and which of these are categories."""
+        weight = self.scales[self.weight][codes[self.weight].astype(np.int64)]
+        columns = [
+            self.scales[name][codes[name].astype(np.int64)] if name in self.scales else codes[name].astype(np.int64)
+            for name in self.values
+        ]
+        values = np.stack(columns, axis=1) if columns else np.zeros((len(weight), 0), dtype=np.int64)
+        return weight, values, np.array([name not in self.scales for name in self.values], dtype=np.bool_)
+
+
 @dataclass(frozen=True, kw_only=True)
 class PairRequest:
     """The number of pairs to draw, their constraint, and the derived keys that decide the order.
@@ -61,6 +90,7 @@ class PairRequest:
     repair: bool
     draw_key: bytes = field(repr=False)
     targeting: Targeting | None = None
+    partners: PartnerRule | None = None
     pairs_per_record: float = 0.25  # an estimate of how much of the order is needed; does not affect the result
 
 
@@ -71,7 +101,20 @@ class Need(StrEnum):
     ROW_ORDER = "records in the order of the source"
     WHOLE_FILE = "methods that need the whole file in memory"
     VALUE_CHANGES = "methods that change values record by record"
+    HOUSEHOLDS = "attributes of households, changed for all members"
     RECORDS = "measures that need the records themselves, not counts"
+    PARTNERS = "partners chosen by weight"
+    SIZES = "targets in proportion to size (rule pps)"
+
+
+def lacks_error(engine: str, need: Need, reason: str) -> EngineError:
+    """Return the error for what an engine lacks, where only the request tells that it is needed."""
+    return EngineError(
+        f"{need.value} are not available on {engine}: {reason}",
+        code="engine-lacks",
+        hint="use the engine duckdb or memory",
+        engine=engine,
+    )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -258,13 +301,29 @@ class Records(Protocol):
         """
         ...
 
+    def load(self, names: Names) -> Microdata:
+        """Load some attributes, as codes where that loses nothing, for a decision that no group of records can make.
+
+        They are held on the driver: a method that calls it states how much that is.
+        """
+        ...
+
+    def words(self, rows: Rows, key: bytes) -> Words:
+        """Return the whole draws of some records, given by ascending row."""
+        ...
+
+    def pair_rows(self, rows: Rows) -> Pairs:
+        """Return pairs that were decided on the driver, given by row, where the engine exchanges values."""
+        ...
+
 
 @dataclass(frozen=True, eq=False)
 class Move:
-    """These attributes are exchanged within these pairs."""
+    """These attributes are exchanged within these pairs; if ``directed``, the first of a pair takes from the second."""
 
     names: Names
     pairs: Any
+    directed: bool = False
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -103,8 +103,11 @@ class MemoryRecords:
         if request.wanted == 0:
             return np.zeros((0, 2), dtype=np.int64)
         if request.targeting is not None:
-            weights = _weights(self.data, request.targeting)
+            weights = _weights(self.data, request.targeting, 2 * request.wanted)
             rows = order.draw_weighted(self.identity, request.draw_key, weights)
+            found = _walk(self.data, request, rows)[0]
+        elif request.partners is not None:
+            rows = order.draw_prefix(self.identity, request.draw_key, 1.0)
             found = _walk(self.data, request, rows)[0]
         else:
             rows, found = _walk_prefixes(self.data, request, self.identity)
@@ -145,6 +148,18 @@ class MemoryRecords:
             rows, draws, columns, bounds, lambda some: keyed.encrypt(order.as_blocks(self.identity[some]), key)
         )
 
+    def load(self, names: Names) -> Microdata:
+        """Return the data."""
+        return self.data
+
+    def words(self, rows: Rows, key: bytes) -> Words:
+        """Return the whole draws of some records."""
+        return keyed.encrypt(order.as_blocks(self.identity[rows]), key)
+
+    def pair_rows(self, rows: Rows) -> Rows:
+        """Return the pairs."""
+        return rows
+
     def _draw(self, key: bytes, keep: Ends | None) -> tuple[Rows, Words]:
         found: list[tuple[Rows, Words]] = []
         for start, draws in keyed.draw_chunks(self.identity, key):
@@ -158,7 +173,7 @@ class MemoryRecords:
         """Return the data with values exchanged, move after move; all other columns are shared."""
         data = self.data
         for move in moves:
-            data = exchange(data, move.names, move.pairs)
+            data = exchange(data, move.names, move.pairs, directed=move.directed)
         return data
 
 
@@ -260,17 +275,17 @@ class MemoryTable:
         return numbers, int(numbers.max(initial=0)) + 1
 
 
-def exchange(data: Microdata, attributes: Names, pairs: Rows) -> Microdata:
+def exchange(data: Microdata, attributes: Names, pairs: Rows, *, directed: bool = False) -> Microdata:
     """Exchange values within each pair; all other columns are shared with the input. Codes are kept where known."""
     columns: dict[str, pa.ChunkedArray] = {}
     coded: dict[str, Coded] = {}
 
     def move(name: str) -> None:
-        columns[name] = _exchange_values(data.table.column(name), pairs)
+        columns[name] = _exchange_values(data.table.column(name), pairs, directed=directed)
         before = data.cached_codes(name)
         if before is not None:
             codes = before.codes.copy()
-            pairing.exchange(codes, pairs)
+            pairing.exchange(codes, pairs, directed=directed)
             coded[name] = Coded(codes, before.levels, before.has_missing)
 
     run_all(move, attributes)
@@ -361,6 +376,10 @@ def _narrow(codes: Codes, size: int) -> tuple[UInt32s, int]:
 
 def _walk(data: Microdata, request: PairRequest, rows: Rows) -> tuple[Rows, int]:
     strata, number, coordinates = _pair_labels(data, request.constraint, rows)
+    if request.partners is not None:
+        codes = {name: data.coded(name).codes[rows] for name in request.partners.names}
+        choice = pairing.Choice(*request.partners.numbers(codes))
+        return pairing.walk_best(strata, number, coordinates, request.wanted, choice), len(rows)
     found, looked_at, _ = pairing.walk(strata, number, coordinates, request.wanted, request.repair)
     return found, looked_at
 
@@ -384,11 +403,13 @@ def _walk_prefixes(
         expected = (len(found) + 1) / (looked_at + 1)
 
 
-def _weights(data: Microdata, targeting: Targeting) -> npt.NDArray[np.float64]:
-    """Return the weight of each record: the targeting weight in a cell below ``n``, 1 elsewhere."""
+def _weights(data: Microdata, targeting: Targeting, wanted: int) -> npt.NDArray[np.float64]:
+    """Return the weight of each record: the targeting weight in a cell below ``n``, 1 elsewhere; or by its size."""
     columns, cardinalities = data.coded_columns(targeting.keys or data.schema.categorical)
-    small = cells.record_cell_counts(columns, cardinalities) < targeting.n
-    return np.where(small, targeting.weight, 1.0)
+    counts = cells.record_cell_counts(columns, cardinalities)
+    if targeting.rule == "pps":
+        return order.weights_by_size(np.maximum(0, targeting.n - counts) + 1.0, wanted)
+    return np.where(counts < targeting.n, targeting.weight, 1.0)
 
 
 def _repair(data: Microdata, request: PairRequest, rows: Rows, found: Rows) -> Rows:
@@ -450,21 +471,21 @@ def _bisect(most: int, holds: Callable[[int], bool]) -> int:
     return low
 
 
-def _exchange_values(column: pa.ChunkedArray, pairs: Rows) -> pa.ChunkedArray:
+def _exchange_values(column: pa.ChunkedArray, pairs: Rows, *, directed: bool) -> pa.ChunkedArray:
     """Exchange values of a column; the values themselves are moved, never rebuilt from codes."""
     if column.null_count == 0 and (pa.types.is_integer(column.type) or pa.types.is_float64(column.type)):
         values = np.concatenate([np.empty(0, column.type.to_pandas_dtype()), *(c.to_numpy() for c in column.chunks)])
-        pairing.exchange(values, pairs)
+        pairing.exchange(values, pairs, directed=directed)
         return pa.chunked_array([pa.array(values, type=column.type)])
     whole = column.combine_chunks()
     if isinstance(whole, pa.ChunkedArray):  # the result of combining an empty column
         whole = pa.concat_arrays(whole.chunks) if whole.num_chunks else pa.array([], type=column.type)
     if pa.types.is_dictionary(whole.type) and whole.null_count == 0:
         indices = whole.indices.to_numpy().copy()
-        pairing.exchange(indices, pairs)
+        pairing.exchange(indices, pairs, directed=directed)
         return pa.chunked_array(
             [pa.DictionaryArray.from_arrays(pa.array(indices), whole.dictionary, ordered=whole.type.ordered)]
         )
     source = np.arange(len(whole), dtype=np.int64)
-    pairing.exchange(source, pairs)
+    pairing.exchange(source, pairs, directed=directed)
     return pa.chunked_array([whole.take(pa.array(source))])

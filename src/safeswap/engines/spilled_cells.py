@@ -8,22 +8,26 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable, Iterator, Sequence
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from safeswap.arrays import keyed
 from safeswap.arrays.cells import JointCounts
 from safeswap.arrays.compiled import njit
-from safeswap.arrays.types import Counts, Int64s, Words
+from safeswap.arrays.types import Counts, Flags, Int64s, Words
 from safeswap.engines.identity import column_blocks
 from safeswap.errors import InternalError, OutputError
+from safeswap.model.columns import aligned_columns, flag_changes
 
 # Compiled counting of cells, each identified by two random words, in a hash table that grows on request.
 #
@@ -125,6 +129,16 @@ def mix_codes(words, codes, table):  # type: ignore[no-untyped-def]
         words[i, 1] ^= table[codes[i], 1]
 
 
+@njit(cache=True, nogil=True)
+def mix_runs(words, ends, texts):  # type: ignore[no-untyped-def]
+    """Add (XOR) to the words of each record those of the run that it is in."""
+    run = 0
+    for i in range(words.shape[0]):
+        run += i == ends[run]
+        words[i, 0] ^= texts[run, 0]
+        words[i, 1] ^= texts[run, 1]
+
+
 def column_keys(key: bytes, columns: int) -> list[bytes]:
     """Derive a key for each column."""
     return [keyed.derive(key, "column", number) for number in range(columns)]
@@ -153,7 +167,8 @@ def record_words(columns: Sequence[pa.Array], keys: Sequence[bytes]) -> Words:
 
 
 def _mix(words: Words, column: pa.Array, key: bytes) -> None:
-    if pa.types.is_dictionary(column.type) and not column.dictionary.null_count:
+    column = _decode_wide(column)
+    if pa.types.is_dictionary(column.type):
         # Few distinct values: encrypt each once; the entry after the last is for missing values.
         table = np.append(_texts(column.dictionary, key), np.zeros((1, 2), dtype=np.uint64), axis=0)
         codes = column.indices
@@ -163,10 +178,18 @@ def _mix(words: Words, column: pa.Array, key: bytes) -> None:
     elif column.type == pa.int8() and not column.null_count:
         table = _texts(pa.array(np.arange(256, dtype=np.uint8).view(np.int8)), key)
         mix_codes(words, column.to_numpy().view(np.uint8), table)
-    elif pa.types.is_dictionary(column.type):
-        words ^= _texts(column.cast(column.type.value_type), key)
+    elif pa.types.is_integer(column.type):  # an area of a sorted file is encrypted once
+        runs = pc.run_end_encode(column)
+        mix_runs(words, runs.run_ends.to_numpy(), _texts(runs.values, key))
     else:
         words ^= _texts(column, key)
+
+
+def _decode_wide(column: pa.Array) -> pa.Array:
+    """Return a column without its dictionary, if that has missing or more values than there are records."""
+    if pa.types.is_dictionary(column.type) and (column.dictionary.null_count or len(column.dictionary) > len(column)):
+        return column.cast(column.type.value_type)
+    return column
 
 
 def _texts(column: pa.Array, key: bytes) -> Words:
@@ -222,6 +245,7 @@ _PART = 1 << 17  # entries of a part, whose table then fits the second-level cac
 _MOST_BITS = 12
 _FULL = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
 _AT_ONCE = 1 << 13  # cells counted without spilling
+_NOWHERE: Words = np.empty((0, 2), dtype=np.uint64)
 
 
 class SpilledCells:
@@ -282,18 +306,72 @@ class SpilledCells:
         self._number = 0
 
     def _parts(self) -> Iterator[_Table]:
-        """Yield disjoint tables of cells."""
+        """Yield disjoint tables of cells, each valid until the next."""
         if not self._spilt and self._number <= _PART:
-            yield _count_runs([self._held[: self._number]])
+            yield _Table(1).recount([self._held[: self._number]])
             return
         if self._number:
             self._spill()
         self._held = self._parted = np.empty((0, 2), dtype=np.uint64)
         sizes = np.stack(self._spilt)
         starts = np.cumsum(sizes).reshape(sizes.shape) - sizes
+        table = _Table(1)
         with self._path.open("rb", buffering=0) as file:
             for part in range(sizes.shape[1]):
-                yield _count_runs(_read(file, *run) for run in zip(starts[:, part], sizes[:, part], strict=True))
+                yield table.recount(_read(file, *run) for run in zip(starts[:, part], sizes[:, part], strict=True))
+
+
+ROWS_COMPARED = 1 << 18
+"""Records per batch in which cells are best compared."""
+
+
+class ComparedCells:
+    """The cells of records that come batch by batch, before and after.
+
+    >>> import tempfile
+    >>> cells = ComparedCells(Path(tempfile.mkdtemp()), ["Sex"], records=3)
+    >>> cells.add(pa.record_batch({"Sex": ["f", "m", "m"]}), np.array([True, False, False]), {"Sex": pa.array(["m"])})
+    >>> cells.moved, cells.untouched, cells.tally(limit=3).small_cells.tolist()
+    (1, 2, [0, 0, 0, 1])
+    """
+
+    def __init__(self, work: Path, names: Sequence[str], *, records: int) -> None:
+        keys = column_keys(secrets.token_bytes(32), len(names))  # words are comparable within one count only
+        self._keys = dict(zip(names, keys, strict=True))
+        self._cells = SpilledCells(work, records=records)
+        self.untouched = self.moved = 0
+        self.differ: set[str] = set()
+
+    def add(self, before: pa.RecordBatch, touched: Flags, after: Mapping[str, pa.Array]) -> None:
+        """Count records: which of them took part, and of these the columns that may have changed."""
+        words = self._words({name: before.column(name) for name in self._keys})
+        after = {name: _decode_wide(column) for name, column in after.items()}
+        entered, old = words[touched], before.select(list(after)).take(pa.array(np.flatnonzero(touched)))
+        self.differ |= {name for name, column in after.items() if flag_changed(old, {name: column}).any()}
+        # Unchanged columns are already in the words.
+        if names := [name for name in self._keys if name in after and name in self.differ]:
+            change = self._words({name: old.column(name) for name in names})
+            change ^= self._words({name: after[name] for name in names})
+            self.moved += int(change.any(axis=1).sum())
+            entered ^= change
+        self.untouched += len(words) - len(entered)
+        self._cells.add(words, touched, entered)
+
+    def tally(self, *, limit: int) -> TalliedCells:
+        """Return the cells of all batches by their counts."""
+        return self._cells.tally(limit=limit)
+
+    def _words(self, columns: Mapping[str, pa.Array]) -> Words:
+        return record_words(list(columns.values()), [self._keys[name] for name in columns])
+
+
+def flag_changed(before: pa.RecordBatch, after: Mapping[str, pa.Array]) -> Flags:
+    """Flag the records in which any of the columns of ``after`` changed."""
+    flags = np.zeros(before.num_rows, dtype=np.bool_)
+    for name, column in after.items():
+        sides = (pa.chunked_array([side]) for side in (before.column(name), column))
+        flags |= flag_changes(*aligned_columns(*sides))
+    return flags
 
 
 class _Table:
@@ -315,7 +393,18 @@ class _Table:
         self._found, left = count_words(entries, self._slots, self._names, self._counts, self._found, rest)
         return int(left)
 
-    def make_room(self, more: int) -> None:
+    def recount(self, runs: Iterable[Words]) -> Self:
+        """Count these entries instead of the former ones; their memory is used again."""
+        self._slots[:], self._found = 0, 0
+        for entries in runs:
+            # At most one part at a time, so that a cell with many records does not reserve room for many cells.
+            for start in range(0, len(entries), _PART):
+                some = entries[start : start + _PART]
+                self._make_room(len(some))
+                self.count(some, _NOWHERE)
+        return self
+
+    def _make_room(self, more: int) -> None:
         """Make room for this many more cells."""
         room = self._found + more
         if room <= len(self._names):
@@ -354,17 +443,6 @@ def _merge_rows(kinds: Counts) -> Counts:
     kinds = kinds[np.lexsort((kinds[:, 1], kinds[:, 0]))]
     begins = np.flatnonzero(np.r_[True, (kinds[1:, :2] != kinds[:-1, :2]).any(axis=1)])
     return np.column_stack([kinds[begins, :2], np.add.reduceat(kinds[:, 2:], begins, axis=0)])
-
-
-def _count_runs(runs: Iterator[Words] | list[Words]) -> _Table:
-    table, nowhere = _Table(1), np.empty((0, 2), dtype=np.uint64)
-    for entries in runs:
-        # At most one part at a time, so that a cell with many records does not reserve room for many cells.
-        for start in range(0, len(entries), _PART):
-            some = entries[start : start + _PART]
-            table.make_room(len(some))
-            table.count(some, nowhere)
-    return table
 
 
 def _read(file: FileIO, start: int, number: int) -> Words:

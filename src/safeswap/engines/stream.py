@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from safeswap.arrays import cells, keyed
 from safeswap.arrays.integer_codes import IntegerCodes
-from safeswap.arrays.types import UInt32s, Words
+from safeswap.arrays.types import Rows, UInt32s, Words
 from safeswap.engines.base import Classes, Constraint, number_labels
 from safeswap.engines.identity import column_blocks
 from safeswap.model.microdata import drop_signed_zero, signed_zeros
@@ -296,6 +296,16 @@ class RecordStream:
         for start, batch in self.source.batches([*own, *names], rows=rows_per_batch(len(names))):
             columns = dict(zip(names, batch.columns[len(own) :], strict=True))
             yield start, keyed.encrypt(_blocks(batch, start, own, identity_key), draw_key), columns
+
+    def words(self, rows: Rows, *, draw_key: bytes, identity_key: bytes) -> Words:
+        """Return the whole cipher text of some records, given by ascending row."""
+        if self.schema.identifier is None:
+            return keyed.encrypt(keyed.integer_blocks(rows.astype(np.int64)), draw_key)
+        found: Words = np.empty((len(rows), 2), dtype=np.uint64)
+        for start, words, _ in self.draw_batches((), draw_key=draw_key, identity_key=identity_key):
+            low, high = np.searchsorted(rows, [start, start + len(words)])
+            found[low:high] = words[rows[low:high] - start]
+        return found
 
     def codes(self, name: str, column: pa.Array) -> UInt32s:
         """Return the codes of some values of a column."""

@@ -6,7 +6,7 @@ reading time is spent on fresh memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -16,10 +16,40 @@ import pyarrow as pa
 from safeswap.arrays.types import Codes
 from safeswap.errors import InternalError
 from safeswap.files.parquet import ParquetFiles
-from safeswap.model.microdata import Coded, code_column, smallest_code_type
+from safeswap.model.microdata import Coded, Microdata, code_column, smallest_code_type
+from safeswap.model.schema import Kind, Schema
 
 _BATCH = 1 << 18
 _COMPARED = 1 << 16  # expected and actual values stay in the cache
+
+
+def load_coded(files: ParquetFiles, schema: Schema, names: Sequence[str]) -> Microdata:
+    """Load the named columns, in file order: as codes alone where these hold every bit, else as they are.
+
+    >>> import tempfile, pathlib, pyarrow.parquet
+    >>> from safeswap.files.parquet import open_parquet
+    >>> from safeswap.model.schema import Attribute
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "x.parquet"
+    >>> pyarrow.parquet.write_table(pa.table({"Sex": ["f", "m"] * 40, "Pay": [3.5] * 80}), path)
+    >>> schema = Schema(attributes=(Attribute(name="Sex"), Attribute(name="Pay", kind="numeric")))
+    >>> load_coded(open_parquet(path), schema, ["Pay", "Sex"]).table.schema.types
+    [DictionaryType(dictionary<values=string, indices=uint8, ordered=0>), DataType(double)]
+    """
+    chosen = [name for name in schema.names if name in names]
+    kinds = (*(kind for kind in Kind if kind.is_categorical), Kind.HOUSEHOLD)
+    categorical = [name for name in chosen if schema[name].kind in kinds]
+    with ThreadPoolExecutor(1) as aside:
+        reading = aside.submit(files.table, [name for name in chosen if name not in categorical])
+        coded = {name: each for name, each in code_columns(files, categorical).items() if _holds_every_bit(each)}
+        parts = [files.table([name for name in categorical if name not in coded]), reading.result()]
+    columns = {name: as_column(each) for name, each in coded.items()}
+    columns |= {name: column for part in parts for name, column in zip(part.column_names, part.columns, strict=True)}
+    return Microdata(pa.table({name: columns[name] for name in chosen}), schema.select(chosen), None, coded)
+
+
+def _holds_every_bit(coded: Coded) -> bool:
+    kinds = (pa.types.is_signed_integer, pa.types.is_string, pa.types.is_large_string)
+    return not coded.has_missing and any(is_kind(coded.levels.type) for is_kind in kinds)
 
 
 def code_columns(files: ParquetFiles, names: Sequence[str]) -> dict[str, Coded]:
@@ -132,19 +162,3 @@ class _Growing:
             wider[:start] = self.array[:start]
             self.array = wider
         return self.array[start : start + records]
-
-
-def iter_aligned(first: ParquetFiles, second: ParquetFiles, name: str) -> Iterator[tuple[int, pa.Array, pa.Array]]:
-    """Yield the same records of two files in stretches, whatever the batches of each file."""
-    theirs = second.batches([name], rows=_BATCH)
-    held, begins = None, 0
-    for start, batch in first.batches([name], rows=_BATCH):
-        mine, done = batch.column(0), 0
-        while done < len(mine):
-            if held is None or begins + len(held) <= start + done:
-                begins, other = next(theirs)
-                held = other.column(0)
-            at = start + done - begins
-            number = min(len(mine) - done, len(held) - at)
-            yield start + done, mine.slice(done, number), held.slice(at, number)
-            done += number

@@ -160,9 +160,21 @@ def distinct_count(column: pa.ChunkedArray) -> int:
         column = column.cast(column.type.value_type)
     if len(column) < _MANY_RECORDS:
         return int(pc.count_distinct(column, mode="only_valid").as_py())
+    if pa.types.is_integer(column.type) or pa.types.is_float64(column.type):
+        return _count_numbers(column)
     import polars as pl  # uses all cores, several times as fast as Arrow, but slow to import
 
     return pl.Series(column).n_unique() - bool(column.null_count)
+
+
+def _count_numbers(column: pa.ChunkedArray) -> int:
+    """Count distinct numbers; NaN is one. Sorting plain numbers is several times as fast as any hash table."""
+    numbers = np.sort(column.drop_null().to_numpy() if column.null_count else column.to_numpy())
+    if not len(numbers):
+        return 0
+    steps = numbers[1:] != numbers[:-1]
+    several_nan = int(np.count_nonzero(numbers != numbers)) - 1  # noqa: PLR0124  (sorted to the end, each unlike itself)
+    return 1 + int(np.count_nonzero(steps)) - max(several_nan, 0)
 
 
 def drop_unused_levels(table: pa.Table) -> pa.Table:

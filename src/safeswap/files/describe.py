@@ -19,8 +19,10 @@ from safeswap.errors import SpecError
 from safeswap.files.columns import distinct_count
 from safeswap.files.infer import MISSING_MARKS
 from safeswap.model.checked import check_types
+from safeswap.model.geography import check_nesting, geography_levels
+from safeswap.model.households import find_households, find_varying
 from safeswap.model.microdata import Coded, Microdata
-from safeswap.model.schema import Attribute, Kind, level_texts
+from safeswap.model.schema import Attribute, Kind, household_attributes, level_texts
 from safeswap.model.text import plural
 
 _LONGEST_TEXT = 40
@@ -43,7 +45,8 @@ class AttributeSummary:
     ``levels`` has no level with fewer records than the tolerance: those are counted in ``levels_below``. If there are
     any, another level is listed without its count, so that theirs cannot be found by subtraction. ``missing`` counts
     empty values, ``missing_codes`` the records with a code declared as missing; each is None if it is below the
-    tolerance, or would reveal a count that is.
+    tolerance, or would reveal a count that is. ``household`` is whether all members of a household have the same value,
+    ``design`` the part in the design of the sample.
     """
 
     name: str
@@ -56,6 +59,8 @@ class AttributeSummary:
     missing_codes: int | None = 0
     levels: tuple[LevelCount, ...] = ()
     levels_below: int = 0
+    household: bool = False
+    design: str = ""
 
     def as_dict(self, tolerance: int) -> dict[str, Any]:
         """Return plain values; small counts are given as "<Q"."""
@@ -66,6 +71,8 @@ class AttributeSummary:
             "letter": self.letter,
             "kind": self.kind.value,
             "inferred": self.inferred,
+            "household": self.household,
+            "design": self.design,
             "distinct": self.distinct,
             "missing": self.missing,
             "missing_codes": self.missing_codes,
@@ -150,7 +157,7 @@ class Description:
         return [
             (
                 escape_text(a.name) + (f" ({escape_text(a.letter)})" if a.letter else ""),
-                a.kind.value + (" ?" if a.inferred else ""),
+                a.kind.value + (", household's" if a.household else "") + (" ?" if a.inferred else ""),
                 f"{a.distinct:,}",
                 "hidden" if a.missing is None or a.missing_codes is None else f"{a.missing + a.missing_codes:,}",
                 self._levels(a),
@@ -237,10 +244,30 @@ def _warn_about_file(data: Microdata) -> Iterator[str]:
             yield f"The kind of one attribute is a guess ({names}): check it."
         else:
             yield f"The kinds of {len(guessed):,} attributes are guesses ({names}): check them."
+    yield from _warn_about_households(data)
     if data.schema.identifier is None:
         yield "There is no identifier: records are known by their position, so keep the row order of the file."
     if not data.schema.categorical:
         yield "No attribute is categorical."
+
+
+def _warn_about_households(data: Microdata) -> Iterator[str]:
+    """Yield what to check of households: what is said to be theirs, persons outside, and areas that do not nest."""
+    shared = [escape_text(a.name) for a in data.schema.attributes if a.household and a.inferred]
+    if shared:
+        names = ", ".join(shared[:10]) + (", …" if len(shared) > 10 else "")
+        yield f"The same for all members of every household, and changed for all or none: {names}: check them."
+    if theirs := household_attributes(data.schema):
+        for name in theirs:
+            if find_varying(data, name).size:
+                yield f"{escape_text(name)}: it is said to be the household's, but members of a household differ in it."
+        if find_households(data).outside.any():
+            yield "Some persons live outside households: each is a unit of its own."
+    stated = [name for name in geography_levels(data.schema) if data.schema[name].geography_level is not None]
+    try:
+        check_nesting(data, tuple(stated))
+    except SpecError as error:
+        yield f"{error.message}."
 
 
 def _warn_about_attribute(data: Microdata, attribute: Attribute, summary: AttributeSummary) -> Iterator[str]:
@@ -327,6 +354,8 @@ def _summarise(data: Microdata, attribute: Attribute, tolerance: int) -> Attribu
         "letter": attribute.letter,
         "kind": attribute.kind,
         "inferred": attribute.inferred,
+        "household": attribute.household,
+        "design": attribute.design or "",
     }
     missing = int(column.null_count)
     if not attribute.kind.is_categorical:

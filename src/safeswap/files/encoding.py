@@ -163,21 +163,33 @@ def _transcode(text: Text, encoding: str) -> bytes:
 def _check(text: Text, *, stated: str | None) -> None:
     """Refuse NUL bytes and invalid UTF-8, with byte and line."""
     decoder = codecs.getincrementaldecoder("utf-8")()
-    offset, lines = text.start, 1
+    offset = text.start
     for chunk in text.chunks():
         if (nul := chunk.find(b"\0")) >= 0:
-            raise _nul_error(text.file, offset=offset + nul, line=lines + _line_ends(chunk[:nul]), stated=stated)
+            offset += nul
+            raise _nul_error(text.file, offset=offset, line=_find_line(text, offset), stated=stated)
         pending = len(decoder.getstate()[0])
         try:
             if pending or not chunk.isascii():
                 decoder.decode(chunk)
         except UnicodeDecodeError as error:
-            line = lines + _line_ends(error.object[: error.start])
-            raise _encoding_error(text.file, "utf-8", offset=offset - pending + error.start, line=line) from None
+            offset += error.start - pending
+            raise _encoding_error(text.file, "utf-8", offset=offset, line=_find_line(text, offset)) from None
         offset += len(chunk)
-        lines += _line_ends(chunk)
-    if decoder.getstate()[0]:
-        raise _encoding_error(text.file, "utf-8", offset=offset - len(decoder.getstate()[0]), line=lines)
+    if pending := len(decoder.getstate()[0]):
+        raise _encoding_error(text.file, "utf-8", offset=offset - pending, line=_find_line(text, offset))
+
+
+def _find_line(text: Text, offset: int) -> int:
+    """Return the line of a byte; lines are counted when a fault was found, not in every file."""
+    line, left, ended = 1, offset - text.start, b""
+    for chunk in text.chunks():
+        before = chunk[: max(left, 0)]
+        # A line end of two bytes may be cut in two.
+        line += _line_ends(before) - (ended == b"\r" and before[:1] == b"\n")
+        left -= len(chunk)
+        ended = before[-1:]
+    return line
 
 
 def _line_ends(data: bytes) -> int:

@@ -190,17 +190,30 @@ SAS_TRANSPORT = Format(
 
 FORMATS: tuple[Format, ...] = (DELIMITED, GZIP, PARQUET, ARROW, ARROW_STREAM, STATA, SPSS, SAS, SAS_TRANSPORT)
 
-UNSUPPORTED: tuple[tuple[bytes, str], ...] = (
-    (b"PARE", "an encrypted Parquet file"),
-    (b"FEA1", "a Feather file of the old version 1"),
-    (b"PK\x03\x04", "a zip archive or a spreadsheet"),
-    (b"\xd0\xcf\x11\xe0", "an old spreadsheet"),
-    (b"SQLite format 3\x00", "an SQLite database"),
-    (b"BZh", "a bzip2 file"),
-    (b"\x28\xb5\x2f\xfd", "a zstd file"),
-    (b"\xfd7zXZ\x00", "an xz file"),
+_FROM_R = 'in R, write it with write.csv(data, "data.csv", row.names = FALSE)'
+_UNPACK = "unpack it first, and take the data file in it"
+
+UNSUPPORTED: tuple[tuple[bytes, str, str], ...] = (
+    (b"PARE", "an encrypted Parquet file", ""),
+    (b"FEA1", "a Feather file of the old version 1", ""),
+    (
+        b"PK\x03\x04",
+        "a spreadsheet, a text document or a zip archive",
+        "save the sheet as CSV; unpack an archive first",
+    ),
+    (b"\xd0\xcf\x11\xe0", "an old spreadsheet or text document", "save the sheet as CSV"),
+    (b"SQLite format 3\x00", "an SQLite database", ""),
+    (b"BZh", "a bzip2 file", _UNPACK),
+    (b"\x28\xb5\x2f\xfd", "a zstd file", _UNPACK),
+    (b"\xfd7zXZ\x00", "an xz file", _UNPACK),
+    (b"RDX2\n", "an R file", _FROM_R),
+    (b"RDX3\n", "an R file", _FROM_R),
+    (b"X\n\x00\x00\x00", "an R file", _FROM_R),
+    (b"\x89PNG\r\n", "a picture", ""),
+    (b"\xff\xd8\xff", "a picture", ""),
+    (b"%PDF-", "a PDF document", ""),
 )
-"""Files that are recognised in order to be refused."""
+"""Files that are recognised in order to be refused: the first bytes, what the file is, and what to do with it."""
 
 
 def list_writable() -> dict[str, Format]:

@@ -301,8 +301,8 @@ def _source_rows(masked: Masked, records: int) -> Mapping[str, Rows]:
     Attributes with replaced values are left out: they are taken from the result.
     """
     sources: dict[str, Rows] = {}
-    rewritten = {replacement.attribute for replacement in masked.audit.replacements}
-    for exchange in masked.audit.exchanges:
+    rewritten = {replacement.attribute for replacement in masked.audit.all_replacements}
+    for exchange in masked.audit.all_exchanges:
         step = exchange.permutation(records)
         for name in set(exchange.attributes) - rewritten:
             sources[name] = sources.get(name, np.arange(records, dtype=np.int64))[step]

@@ -5,17 +5,21 @@ Each column is examined in a sample of at most 100,000 records, ten runs spread 
 1. *identifier*: the name says so (``id``, ``person_id``, ``serial``…) and no value is missing or occurs twice in the
    whole file. Only the first such column; if there is none, the first that numbers the records by its structure:
    successive whole numbers in any order, each once.
-2. *household*: the name says so (``hhid``, ``household``…) and values repeat, or it numbers households by its
+2. *date*: all values are dates: by type, timestamps at midnight without a zone, or texts ``YYYY-MM-DD``.
+3. *household*: the name says so (``hhid``, ``household``…) and values repeat, or it numbers households by its
    structure (:mod:`safeswap.files.numbering`).
-3. *weight*: the name says so (``weight``, ``wgt``, ``fnlwgt``…) and all values are numbers of at least 0.
-4. *geography*: the name says so (``state``, ``county``, ``nuts3``…) and the values are not fractions.
-5. *ordinal*: ordered categories of a dataframe; or few texts, all of them numbers, ranges or bounds (``<25``,
+4. *weight*: the name says so (``weight``, ``wgt``, ``fnlwgt``…) and all values are numbers of at least 0.
+5. *geography*: the name says so (``state``, ``county``, ``nuts3``…) and the values are not fractions.
+6. *ordinal*: ordered categories of a dataframe; or few texts, all of them numbers, ranges or bounds (``<25``,
    ``25-55``, ``65+``) and not all plain numbers. The order is recorded in ``levels``.
-6. *numeric*: all values are numbers, and there are more than 20 distinct ones, or fractions among them, or they
+7. *numeric*: all values are numbers, and there are more than 20 distinct ones, or fractions among them, or they
    hardly repeat, or there is only one: a constant distinguishes no categories, and may be a weight. Numbers with
    leading zeros are codes.
-7. *nominal*: everything else. In particular a number with few values: it may well be a code without an order. Dates
-   and times belong here too, whether stored as text or by type: they are not quantities to add noise to.
+8. *nominal*: everything else. In particular a number with few values: it may well be a code without an order. Times,
+   timestamps with a time of day and periods belong here too: they are not quantities to add noise to.
+
+Where one column numbers households, attributes with the same value for all members of every household are marked
+``household``, unless so few members share one that it may be chance.
 
 A guess is marked ``inferred`` until it is confirmed. Review it with ``describe`` and correct it with ``kinds=`` or in
 the schema file.
@@ -37,7 +41,8 @@ from safeswap.errors import InputError, SpecError
 from safeswap.files.identifiers import Lines, describe_positions, find_missing, is_unique, positions_of
 from safeswap.files.numbering import counts_records, numbers_households, numbers_persons
 from safeswap.model.checked import check_types
-from safeswap.model.dates import is_date_format
+from safeswap.model.dates import ISO_DATE, is_date_format, to_days
+from safeswap.model.households import find_household_attributes, mark_household_attributes
 from safeswap.model.microdata import Coded, Microdata, code_column
 from safeswap.model.schema import Attribute, Kind, Schema, level_texts
 from safeswap.model.text import plural
@@ -221,7 +226,9 @@ def _guess(name: str, column: pa.ChunkedArray, coded: Coded) -> Attribute:
     kind = Kind.NOMINAL
     levels: tuple[str, ...] = ()
     marks: tuple[str, ...] = ()
-    if words & _HOUSEHOLD and words <= _HOUSEHOLD | _NUMBERING and facts.repeat:
+    if (stated := _find_dates(coded)) is not None:
+        kind, marks = Kind.DATE, stated
+    elif words & _HOUSEHOLD and words <= _HOUSEHOLD | _NUMBERING and facts.repeat:
         kind = Kind.HOUSEHOLD
     elif words & _WEIGHT and facts.numbers and facts.least >= 0:
         kind, marks = Kind.WEIGHT, facts.marks
@@ -232,6 +239,21 @@ def _guess(name: str, column: pa.ChunkedArray, coded: Coded) -> Attribute:
     elif facts.numbers and not facts.codes and not facts.are_categories:
         kind, marks = Kind.NUMERIC, facts.marks
     return Attribute(name=name, kind=kind, levels=levels, missing=marks, inferred=True)
+
+
+def _find_dates(coded: Coded) -> tuple[str, ...] | None:
+    """Return the marks for missing values in a column of dates; None unless all other values are dates."""
+    levels, marks = coded.levels, ()
+    if pa.types.is_string(levels.type) or pa.types.is_large_string(levels.type):
+        levels = levels.cast(pa.large_string())
+        is_mark = pc.is_in(levels, pa.array(MISSING_MARKS, type=levels.type))
+        marks = tuple(sorted(filter(None, levels.filter(is_mark).to_pylist())))
+        levels = levels.filter(pc.invert(is_mark))
+        if not len(levels) or not re.fullmatch(ISO_DATE, levels[0].as_py()):
+            return None
+    elif not pa.types.is_temporal(levels.type):
+        return None
+    return marks if (len(levels) or pa.types.is_date(levels.type)) and to_days(levels) is not None else None
 
 
 def _collect_facts(coded: Coded, records: int) -> _Facts:
@@ -317,7 +339,22 @@ def resolve_schema(
     known = known.replace(*(_set_kind(known[attribute], table, kind, missing) for attribute, kind in kinds.items()))
     if missing:
         known = known.replace(*(_add_missing(attribute, missing) for attribute in known.attributes))
-    return known
+    return known if schema is not None else _mark_shared(table, known)
+
+
+def _mark_shared(table: pa.Table, schema: Schema) -> Schema:
+    """Mark the attributes that are the same for all members of every household, where one column numbers these.
+
+    A sample is looked at first: in most files most columns vary within households.
+    """
+    own = [attribute.name for attribute in schema.iter_kind(Kind.HOUSEHOLD)]
+    if len(own) != 1 or table.num_rows < 2:
+        return schema
+    names = find_household_attributes(Microdata(_sample(table), schema))
+    if names and table.num_rows > _RUNS * _RUN:
+        columns = (own[0], *names)
+        names = find_household_attributes(Microdata(table.select(columns), schema.select(columns)))
+    return mark_household_attributes(schema, names)
 
 
 def _merge(guess: Attribute, own: Attribute) -> Attribute:
@@ -411,8 +448,9 @@ def resolve_file_schema(
     from safeswap.files.schema_file import read_schema
 
     known = read_schema(schema) if isinstance(schema, str | Path) else schema
-    return resolve_schema(
-        normalise_table(_sample_files(files), file=str(files.root)),
+    sample = normalise_table(_sample_files(files), file=str(files.root))
+    found = resolve_schema(
+        sample,
         schema=known,
         stated={},
         identifier=identifier,
@@ -421,6 +459,8 @@ def resolve_file_schema(
         name=files.root.name.split(".", 1)[0] if name is None else name,
         file=str(files.root),
     )
+    # What members of a household share cannot be told from some of the records: it must be stated in the schema.
+    return found if known is not None or sample.num_rows == len(files) else mark_household_attributes(found, ())
 
 
 def _sample_files(files: ParquetFiles, *, records: int = 100_000, runs: int = 10) -> pa.Table:

@@ -72,17 +72,26 @@ def read_key(path: str | os.PathLike[str]) -> Key:
     safeswap.errors.InputError: the key file 'open.key' can be read or written by others
     """
     file = Path(path)
-    text = _private_text(file)
+    key = parse_key(_private_text(file))
+    if key is None:
+        raise _malformed(file)
+    return key
+
+
+def parse_key(text: str) -> Key | None:
+    """Return the key that the line of a key file states; None if it states none.
+
+    >>> parse_key("secret") is None
+    True
+    """
     match = _LINE.fullmatch(text)
     try:
         if match is None:
             raise ValueError
         secret = base64.b64decode(match[1].rstrip("=") + "=", altchars=b"-_", validate=True)
     except (ValueError, binascii.Error):
-        raise _malformed(file) from None
-    if len(secret) != KEY_BYTES:
-        raise _malformed(file)
-    return Key(secret)
+        return None
+    return Key(secret) if len(secret) == KEY_BYTES else None
 
 
 def _private_text(file: Path) -> str:

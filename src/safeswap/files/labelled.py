@@ -26,7 +26,7 @@ from safeswap.files.columns import refuse_nul
 from safeswap.files.formats import Format, Package, list_writable
 from safeswap.files.sources import Limits, corrupt_error
 from safeswap.files.write import Writable, as_table
-from safeswap.model.dates import Clock, Program, clock_for, clock_of, is_date_format
+from safeswap.model.dates import Clock, Program, clock_for, clock_of, is_date_format, to_days
 from safeswap.model.microdata import Microdata, code_column
 from safeswap.model.schema import Attribute, Kind, Schema, level_texts
 from safeswap.model.text import plural
@@ -138,8 +138,12 @@ def _build_attribute(
     labels = (facts.variable_value_labels or {}).get(name) or {}
     texts = {_code_text(value, clock) or _label_key(value, tags): str(label) for value, label in labels.items()}
     kind = _MEASURES.get((facts.variable_measure or {}).get(name) or "")
-    if kind is Kind.NUMERIC and is_date_format(display):
-        kind = Kind.NOMINAL  # a scale to these programs, but not a quantity
+    if pa.types.is_date(column.type):
+        kind = Kind.DATE
+    elif kind is Kind.NUMERIC and is_date_format(display):
+        # A scale to these programs, but not a quantity; timestamps that are all at midnight are dates.
+        at_midnight = column.null_count < len(column) and to_days(column) is not None
+        kind = Kind.DATE if at_midnight else Kind.NOMINAL
     declared = (facts.missing_ranges or {}).get(name) or []
     missing = (*(f".{tag}" for tag in tags), *_expand_missing(column, declared, clock))
     if kind is None and texts and set(texts) - set(missing):
@@ -211,7 +215,13 @@ _SPSS_NUMBER = re.compile(r"(?:F|COMMA|DOT|DOLLAR|PCT|E|N|CC[A-E])(\d+)(?:\.(\d+
 _STATA_NUMBER = re.compile(r"%-?0?(\d+)(?:[.,](\d+))?[fgec]c?")
 _PLAIN_FORMAT = re.compile(r"F\d+(\.\d+)?|%-?\d+(\.\d+)?[fg]")
 _TEXT_FORMAT = re.compile(r"A\d+|%-?\d+s")
-_MEASURE_NAMES = {Kind.NOMINAL: "nominal", Kind.GEOGRAPHY: "nominal", Kind.ORDINAL: "ordinal", Kind.NUMERIC: "scale"}
+_MEASURE_NAMES = {
+    Kind.NOMINAL: "nominal",
+    Kind.GEOGRAPHY: "nominal",
+    Kind.ORDINAL: "ordinal",
+    Kind.NUMERIC: "scale",
+    Kind.DATE: "scale",
+}
 
 
 def write_dta(

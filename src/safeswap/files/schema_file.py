@@ -14,15 +14,19 @@ from safeswap.files.sources import existing_file, unreadable_error
 from safeswap.model.schema import Attribute, Schema
 
 FORMAT = "safeswap-schema-1"
+PROJECT_FORMAT = "safeswap-project-1"
+"""The format of a file that has a schema, steps, scenarios and a study as sections."""
 _LARGEST = 64 * 2**20
 _AT_LINE = re.compile(r"\(at line (\d+), column (\d+)\)")
 _TABLE = re.compile(r"\s*\[\[\s*(?:attributes|\"attributes\"|'attributes')\s*\]\]")
 
 _HEADER = """\
 # What is known about a data set. One [[attributes]] block per column, in column order.
-# kind: nominal, ordinal, numeric, identifier, weight, household or geography.
+# kind: nominal, ordinal, numeric, date, identifier, weight, household or geography.
 # inferred = true marks a kind that was guessed: check it, correct it, and take the line out.
 # levels: the values as text, from low to high where the attribute is ordinal. missing: codes that mean "no answer".
+# household = true marks an attribute that is the same for all members of a household.
+# design: stratum, psu (primary sampling unit) or replicate (a replicate weight), where the file is a sample.
 # labels: what a value means. hierarchy: from fine to coarse, each level's parent.
 
 """
@@ -78,6 +82,7 @@ def read_schema(path: str | os.PathLike[str]) -> Schema:
         raise _toml_error(file, str(error)) from None
     except RecursionError:
         raise _schema_error(file, "the file is nested too deeply", line=1) from None
+    content = _take_section(file, content)
     stated = content.pop("format", FORMAT)
     if stated != FORMAT:
         raise _schema_error(file, f"the format is not {FORMAT!r}", line=1)
@@ -90,6 +95,19 @@ def read_schema(path: str | os.PathLike[str]) -> Schema:
         return Schema(**content, attributes=tuple(attributes))
     except SpecError as error:
         raise _attribute_error(file, text, error, after=len(attributes), within=len(attributes) < len(blocks)) from None
+
+
+def _take_section(file: Path, content: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a project file, with the kinds that its section data states; other content as it is."""
+    if content.get("format") != PROJECT_FORMAT:
+        return content
+    schema, data = content.get("schema"), content.get("data", {})
+    if not isinstance(schema, dict) or not isinstance(schema.get("attributes"), list) or not isinstance(data, dict):
+        raise _schema_error(file, "the project has no [schema] with attributes", line=1)
+    kinds = {data[kind]: kind for kind in ("identifier", "household") if isinstance(data.get(kind), str)}
+    named = (each if isinstance(each, dict) else {} for each in schema["attributes"])
+    attributes = [{**each, **({"kind": kinds[name]} if (name := each.get("name")) in kinds else {})} for each in named]
+    return {**schema, "attributes": attributes}
 
 
 def _read_text(file: Path) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import stat
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -124,22 +126,34 @@ def format_of(path: Path) -> formats.Format:
     try:
         with path.open("rb") as file:
             head = file.read(64)
+        if head.startswith(b"\x1f\x8b"):
+            head = _unpacked_head(path) or head
     except OSError as error:
         raise unreadable_error(path, error) from None
     is_text = _is_text(head)
     for found in formats.FORMATS:
         if head.startswith(found.magic) and (found.is_magic_text or not is_text):
             return found
-    for magic, what in formats.UNSUPPORTED:
+    for magic, what, hint in formats.UNSUPPORTED:
         if head.startswith(magic) and not is_text:
             raise InputError(
-                f"{path.name!r} is {what}, which is not read here",
+                f"{path.name!r} is {what}, which cannot be read",
                 code="unknown-format",
-                hint="export the data as CSV or Parquet",
+                hint=hint or "export the data as CSV or Parquet",
                 file=str(path),
             )
     suffix = path.suffix.lower()
     return next((found for found in formats.FORMATS if suffix in found.suffixes), formats.DELIMITED)
+
+
+def _unpacked_head(path: Path) -> bytes:
+    """Return how a gzip file begins if an R file is packed in it, as R does; nothing otherwise."""
+    try:
+        with gzip.open(path) as file:
+            head = file.read(64)
+    except (OSError, EOFError, zlib.error):
+        return b""
+    return head if head.startswith((b"RDX2\n", b"RDX3\n", b"X\n\x00\x00\x00")) else b""
 
 
 def _is_text(head: bytes) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -53,12 +53,18 @@ def align(comparison: Comparison, name: str) -> AlignedColumn:
     """Return the attribute coded alike in both files; cached per comparison."""
     known = _COLUMNS.setdefault(comparison, {})
     if name not in known:
-        lookup = coarsening(comparison.before, comparison.after, name)
-        before, after = comparison.before.coded(name), comparison.after.coded(name)
-        known[name] = (
-            _align_codes(name, before, after) if lookup is None else _align_recoded(name, before, after, lookup)
-        )
+        known[name] = _align(comparison, name)
     return known[name]
+
+
+def _align(comparison: Comparison, name: str) -> AlignedColumn:
+    after = comparison.after.coded(name)
+    if comparison.recoded is not None:
+        columns = (data.table.column(name) for data in (comparison.before, comparison.recoded))
+        return replace(_align_codes(name, comparison.recoded.coded(name), after), recoded=not same_memory(*columns))
+    before = comparison.before.coded(name)
+    lookup = coarsening(comparison.before, comparison.after, name)
+    return _align_codes(name, before, after) if lookup is None else _align_recoded(name, before, after, lookup)
 
 
 def changed_names(comparison: Comparison) -> frozenset[str]:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from typing import Annotated, Any, ClassVar, Literal, Protocol, runtime_checkable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, Self, runtime_checkable
+from weakref import WeakKeyDictionary
 
 import numpy as np
-from pydantic import AfterValidator, BeforeValidator, ValidationError
+from pydantic import AfterValidator, BeforeValidator
 
 from safeswap.arrays.types import Floats
 from safeswap.errors import SpecError
-from safeswap.model.schema import Kind, Schema
+from safeswap.model.microdata import Microdata
+from safeswap.model.schema import Kind, Schema, refuse_date
 from safeswap.model.score import Assessment, Axis, Comparison, CountedCells, LeftOut, Score
-from safeswap.model.spec import Strict, spec_error
+from safeswap.model.spec import Stated
 from safeswap.model.text import plural
+
+if TYPE_CHECKING:
+    from safeswap.model.scenario import Resolved, Scenario
 
 ONLY_NUMBERS = "masking changed numeric attributes only"
 
@@ -145,7 +151,7 @@ AttributeNames = Annotated[tuple[str, ...], BeforeValidator(_split_names), After
 """Attribute names; as text they are joined by ``+``."""
 
 
-class ParametricMeasure(Strict):
+class ParametricMeasure(Stated):
     """The base of all measures: frozen parameters, errors as :class:`SpecError`, and the text form.
 
     ==========================  ====================================================================================
@@ -165,13 +171,12 @@ class ParametricMeasure(Strict):
     signed: ClassVar[bool] = False
     blind_to_recoding: ClassVar[bool] = False
     default_for: ClassVar[frozenset[Situation]] = frozenset()
+    by_distance: ClassVar[bool] = False  # compares numbers by distance, and chooses its keys itself
     takes_text: ClassVar[bool] = True  # `n_rule:n=5` gives its parameters as text
 
-    def __init__(self, **values: Any) -> None:
-        try:
-            super().__init__(**values)
-        except ValidationError as error:
-            raise spec_error(f"measure {self.name!r}", error) from None
+    @classmethod
+    def _name_in_errors(cls) -> str:
+        return f"measure {cls.name!r}"
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -181,19 +186,51 @@ class ParametricMeasure(Strict):
     @property
     def text(self) -> str:
         """Name and non-default parameters, e.g. ``n_rule:n=5,keys=Age+Sex``."""
-        given = self.model_dump(mode="json", exclude_defaults=True)
+        return self._as_text(self.model_dump(mode="json", exclude_defaults=True))
+
+    def _as_text(self, given: dict[str, Any]) -> str:
         if not given:
             return self.name
         names = [name for value in given.values() if isinstance(value, list) for name in value]
         names += [value for value in given.values() if isinstance(value, str)]
         # As plain text, blanks around a name would be lost and a name with a separator would be split.
-        if any(not name or name != name.strip() or RESERVED & set(name) for name in names):
+        if any(not isinstance(name, str) or not name or name != name.strip() or RESERVED & set(name) for name in names):
             return f"{self.name}:{json.dumps(given, ensure_ascii=False)}"
         return f"{self.name}:" + ",".join(f"{key}={_as_word(value)}" for key, value in given.items())
 
     def find_obstacle(self, comparison: Comparison) -> str:
         """Return why the measure does not apply to this comparison; empty if it applies."""
         return ""
+
+    def read_scenario(self, resolved: Resolved, data: Microdata) -> dict[str, Any]:
+        """Return the parameters that a scenario states; None where it does not. Keys come with the comparison."""
+        scenario = resolved.scenario
+        found = {
+            "missing": scenario.missing if "missing" in scenario.model_fields_set else None,
+            "weight": scenario.weight,
+            "max_size": scenario.up_to,
+            "sampling_fraction": scenario.sampling_fraction(data),
+        }
+        return {name: value for name, value in found.items() if name in type(self).model_fields}
+
+    def pose(self, resolved: Resolved, data: Microdata) -> tuple[tuple[str, Measure], ...]:
+        """Return the measure with what the scenario states and it does not, after the text that it is known by."""
+        # What is stated may be the default, and yet differ from the scenario.
+        text = self._as_text(self.model_dump(mode="json", exclude_unset=True))
+        posed: Any = self._with(self.read_scenario(resolved, data))
+        return ((text, posed),)
+
+    def overrides(self, resolved: Resolved, data: Microdata) -> tuple[str, ...]:
+        """Return the parameters that the scenario states and the measure states otherwise."""
+        stated = {"keys": resolved.keys, **self.read_scenario(resolved, data)}
+        own = [name for name, value in stated.items() if value is not None and name in self.model_fields_set]
+        return tuple(name for name in own if getattr(self, name) != stated[name])
+
+    def _with(self, values: dict[str, Any]) -> Self:
+        added = {
+            name: value for name, value in values.items() if value is not None and name not in self.model_fields_set
+        }
+        return type(self)(**{**self.model_dump(exclude_unset=True), **added}) if added else self
 
     def _score(self, value: float, sentence: str, attributes: tuple[str, ...], detail: Any) -> Score:
         return Score(
@@ -212,16 +249,21 @@ def _as_word(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def choose_attributes(comparison: Comparison, stated: tuple[str, ...] = ()) -> tuple[str, ...]:
+def choose_attributes(
+    comparison: Comparison, stated: tuple[str, ...] = (), *, with_dates: bool = False
+) -> tuple[str, ...]:
     """Return the attributes to measure: those stated for the measure, else those of the comparison.
 
     Where neither states any, these are the categorical ones. A numeric attribute stated by name is used with each of
-    its values as a level; the identifier is refused, since each record would be a cell of its own.
+    its values as a level; the identifier is refused, since each record would be a cell of its own, and so is a date
+    that was not banded, unless no cells are formed (``with_dates``).
     """
     schema = comparison.before.schema
     names = stated or comparison.attributes or schema.categorical
     for name in names:
         comparison.after.schema[name]  # raises for an unknown attribute
+        if not with_dates and comparison.scenario is None:  # a scenario's key counts as it is, and the figure says so
+            refuse_date(comparison.after.schema, name)
     return require_cells(schema, names)
 
 
@@ -233,15 +275,20 @@ def require_cells(schema: Schema, names: tuple[str, ...]) -> tuple[str, ...]:
             code="no-categorical-attribute",
             hint="describe some attributes as nominal or ordinal, or name the attributes to compare",
         )
+    refuse_identifier(schema, names)
+    return names
+
+
+def refuse_identifier(schema: Schema, names: Sequence[str], *, role: str = "attributes to compare") -> None:
+    """Refuse names that include the identifier."""
     for name in names:
         if schema[name].kind is Kind.IDENTIFIER:
             raise SpecError(
                 f"{name!r} is the identifier: every record would be a cell of its own",
                 code="identifier-in-measure",
-                hint="leave it out of the attributes to compare",
+                hint=f"leave it out of the {role}",
                 attribute=name,
             )
-    return names
 
 
 def categorical_obstacle(comparison: Comparison, stated: tuple[str, ...], *, least: int = 1) -> str:
@@ -269,10 +316,12 @@ def counted_obstacle(counted: CountedCells) -> str:
 
 
 def numeric_names(comparison: Comparison) -> frozenset[str]:
-    """Return the attributes that are numeric in both files."""
+    """Return the attributes that are numbers, or dates, in both files."""
     before, after = comparison.before.schema, comparison.after.schema
     return frozenset(
-        a.name for a in before.attributes if a.kind.is_numeric and a.name in after and after[a.name].kind.is_numeric
+        a.name
+        for a in before.attributes
+        if a.kind.is_measurable and a.name in after and after[a.name].kind.is_measurable
     )
 
 
@@ -294,8 +343,97 @@ def left_out_note(comparison: Comparison, chosen: tuple[str, ...]) -> str:
 
 def left_out_note_of(schema: Schema, chosen: tuple[str, ...]) -> str:
     """Return the sentence of :func:`left_out_note` for a file with this schema."""
-    numeric = [a.name for a in schema.iter_kind(Kind.NUMERIC) if a.name not in chosen]
-    if not numeric or set(chosen) != set(schema.categorical):
+    if set(chosen) != set(schema.categorical):
         return ""
-    shown = ", ".join(numeric[:8]) + (f" and {len(numeric) - 8} more" if len(numeric) > 8 else "")
-    return f" Not compared, since numeric: {shown}."
+    noted = ((Kind.NUMERIC, "numeric"), (Kind.DATE, "dates"))
+    lists = [(word, [a.name for a in schema.iter_kind(kind) if a.name not in chosen]) for kind, word in noted]
+    return "".join(
+        f" Not compared, since {word}: {', '.join(names[:8])}{f' and {len(names) - 8} more' if len(names) > 8 else ''}."
+        for word, names in lists
+        if names
+    )
+
+
+def name_keys(names: tuple[str, ...]) -> str:
+    """Return the keys as a short text.
+
+    >>> name_keys(("Age", "Sex")), name_keys(("a", "b", "c", "d", "e"))
+    ('Age × Sex', '5 attributes')
+    """
+    return " × ".join(names) if len(names) <= 4 else f"{len(names)} attributes"
+
+
+# The figures of an original, by scenario and measure: they are the same for every release of it.
+_BEFORE: WeakKeyDictionary[Microdata, dict[tuple[str, str], float]] = WeakKeyDictionary()
+
+
+def score_under(measure: Measure, comparison: Comparison, scenario: Scenario) -> tuple[Score, ...]:
+    """Score a measure of risk under a scenario, on the release and on the original; one of distortion as it is.
+
+    The keys are those that the release has, with its levels; before, those of the original. There are several scores
+    where the scenario has several sensitive attributes.
+    """
+    from safeswap.measures.households import score_by_unit
+    from safeswap.model.scenario import resolve_files
+
+    if measure.axis is not Axis.RISK:
+        return (measure.score(comparison),)
+    original, data = comparison.before, comparison.after
+    then, now = resolve_files(scenario, original, original), resolve_files(scenario, original, data)
+    posed = dict(_pose(measure, now, data))
+    scores = []
+    for text, asked in _pose(measure, then, original):
+        if text in posed and (now.keys or measure.parameters.get("keys")):
+            seen = replace(comparison, attributes=now.keys, scenario=now)
+            score = score_by_unit(posed[text], seen)
+            sentence = " ".join([score.sentence, *_scenario_notes(measure, score, now, data)])
+        else:
+            lost = now.note or f"Without {asked.parameters.get('sensitive')}, which is not released."
+            score = Score(measure=text, axis=Axis.RISK, value=0.0, sentence=lost)
+            sentence = lost
+        before = _score_before(asked, original, then)
+        scores.append(replace(score, measure=text, sentence=sentence, before=before, scenario=scenario.name))
+    return tuple(scores)
+
+
+def _pose(measure: Measure, resolved: Resolved, data: Microdata) -> tuple[tuple[str, Measure], ...]:
+    """Return the measure under the scenario; one that takes no parameters from it has the keys by the comparison."""
+    if isinstance(measure, ParametricMeasure):
+        return measure.pose(resolved, data)
+    return ((measure.text, measure),)
+
+
+def _score_before(measure: Measure, original: Microdata, resolved: Resolved) -> float:
+    from safeswap.measures.households import score_by_unit
+
+    known = _BEFORE.setdefault(original, {})
+    place = (resolved.scenario.model_dump_json(), measure.text)
+    if place not in known:
+        untouched = np.zeros(len(original), dtype=np.bool_)
+        seen = Comparison(
+            before=original, after=original, attributes=resolved.keys, touched=untouched, scenario=resolved
+        )
+        known[place] = score_by_unit(measure, seen).value
+    return known[place]
+
+
+def _scenario_notes(measure: Measure, score: Score, resolved: Resolved, data: Microdata) -> list[str]:
+    """Return what else to say of a figure: keys that are gone, keys that are numbers, parameters stated otherwise."""
+    from safeswap.model.scenario import describe_numbers
+
+    own = measure.overrides(resolved, data) if isinstance(measure, ParametricMeasure) else ()
+    numbers = tuple(name for name in score.attributes if name in resolved.numeric)
+    if getattr(measure, "by_distance", False) and len(numbers) == len(score.attributes):
+        numbers = ()
+    numbers += tuple(name for name in score.attributes if name in resolved.dates)
+    notes = [resolved.note if "keys" not in own else "", describe_numbers(data, numbers)]
+    if resolved.scenario.weight is not None and {"k", "n"} & measure.parameters.keys():
+        weight = resolved.scenario.weight
+        notes.append(
+            f"Records are counted here; the tolerance of the scenario is a sum of {weight} and is not applied."
+        )
+    notes.append(f"Stated for this figure, unlike in the scenario: {', '.join(own)}." if own else "")
+    most, number = resolved.scenario.up_to, len(resolved.keys)
+    if {"k", "n", "l"} & measure.parameters.keys() and "keys" not in own and most is not None and number > most:
+        notes.append(f"All {number} keys are taken together here; the scenario is about up to {most} at a time.")
+    return [note for note in notes if note]

@@ -17,7 +17,7 @@ from safeswap.errors import SpecError
 from safeswap.measures.aligned import align
 from safeswap.measures.base import choose_attributes
 from safeswap.measures.tables import cross_table
-from safeswap.measures.utility.dissimilarity import Dissimilarity
+from safeswap.measures.utility.table_distances import Dissimilarity
 from safeswap.model.geography import geography_levels
 from safeswap.model.masked import Masked
 from safeswap.model.score import Comparison
@@ -156,7 +156,7 @@ def _count_areas(comparison: Comparison, level: tuple[str, ...]) -> int:
 
 def _distance(masked: Masked, level: tuple[str, ...]) -> dict[str, Any]:
     together, pairs = 0, 0
-    for exchange in masked.audit.exchanges:
+    for exchange in masked.audit.all_exchanges:
         same = np.ones(len(exchange.pairs), dtype=np.bool_)
         for name in level:
             codes = masked.original.coded(name).codes

@@ -1,22 +1,31 @@
-"""Count the records that share each record's keys, under a stated meaning of missing values."""
+"""Count the records that share each record's keys, under a stated meaning of missing values; the base of measures."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 
 from safeswap.arrays.combinations import Classes, group_records
 from safeswap.arrays.types import Codes, Int64s
 from safeswap.arrays.wildcards import matching_sizes, published_sizes
 from safeswap.errors import InputError, SpecError
+from safeswap.measures.base import (
+    AttributeNames,
+    ParametricMeasure,
+    choose_attributes,
+    left_out_note,
+    refuse_identifier,
+)
+from safeswap.measures.households import compare_households, tell_unit
 from safeswap.model.columns import missing_codes, rank_of_code, to_numbers
 from safeswap.model.combination import MOST_KEYS, Missing
 from safeswap.model.microdata import Microdata, smallest_code_type
-from safeswap.model.schema import Kind
+from safeswap.model.score import Comparison, Score
 from safeswap.model.text import plural
 
 
@@ -37,7 +46,7 @@ def key_classes(data: Microdata, names: tuple[str, ...], *, missing: Missing, we
     """
     tables = [_rank_table(data, name, unite=missing != "own") for name in names]
     blanks = [len(data.coded(name).levels) for name in names]
-    weights = None if weight is None else _weights(data, weight)
+    weights = None if weight is None else read_weights(data, weight)
     return group_records(data.coded_columns(names)[0], [blank + 1 for blank in blanks], blanks, weights, tables)
 
 
@@ -50,7 +59,8 @@ def _rank_table(data: Microdata, name: str, *, unite: bool) -> Codes:
     return ranks.astype(smallest_code_type(ranks.size))
 
 
-def _weights(data: Microdata, name: str) -> npt.NDArray[np.float64]:
+def read_weights(data: Microdata, name: str) -> npt.NDArray[np.float64]:
+    """Return the weight of each record; refuse weights that are missing, negative or not a number."""
     found = to_numbers(data, name)
     wrong = ~(np.isfinite(found) & (found >= 0))
     if wrong.any():
@@ -140,14 +150,7 @@ def check_keys(data: Microdata, names: Sequence[str]) -> tuple[str, ...]:
             code="too-many-keys",
             hint="name those that an intruder can be assumed to know",
         )
-    for name in chosen:
-        if data.schema[name].kind is Kind.IDENTIFIER:
-            raise SpecError(
-                f"{name!r} is the identifier: every record would be a cell of its own",
-                code="identifier-in-measure",
-                hint="leave it out of the keys",
-                attribute=name,
-            )
+    refuse_identifier(data.schema, chosen, role="keys")
     return chosen
 
 
@@ -156,3 +159,54 @@ def _matching(found: Classes, missing: Missing) -> npt.NDArray[Any]:
     if missing == "own" or found.complete(keys) is None:
         return found.sizes
     return matching_sizes(found, keys) if missing == "vouching" else published_sizes(found, keys)
+
+
+_MEANINGS: dict[Missing, str] = {
+    "none": "matches nothing: the record is counted by the keys that it has",
+    "own": "is a value of its own",
+    "any": "could be any value: the record is counted by the keys that it has",
+    "vouching": "matches every value, and counts for others too",
+}
+
+
+MEANING_OF_MISSING = (
+    "a record counts by the keys that it has (none, any), a missing key is a value (own), or matches all both ways "
+    "(vouching)"
+)
+
+
+class KeyMeasure(ParametricMeasure):
+    """A figure of the released file, by the keys that an intruder can be assumed to know.
+
+    Anyone with the released file can compute it: it reveals nothing beyond that file.
+    """
+
+    tells_the_rate: ClassVar[bool] = False
+
+    keys: Annotated[
+        AttributeNames,
+        Field(description="key variables, considered in every combination; all categorical ones if empty"),
+    ] = ()
+    missing: Annotated[Missing, Field(description=MEANING_OF_MISSING)] = "none"
+
+    def score_households(self, comparison: Comparison) -> Score:
+        """Score the file of households, each described by its own keys and the multiset of its members'."""
+        seen = compare_households(comparison, check_keys(comparison.after, self._names(comparison)))
+        measure: Any = self.model_copy(update={"keys": ()})
+        return tell_unit(measure.score(seen), len(seen.after))
+
+    def _cells(self, comparison: Comparison) -> KeyCells:
+        return key_cells(comparison.after, self._names(comparison), missing=self.missing)
+
+    def _names(self, comparison: Comparison) -> tuple[str, ...]:
+        return choose_attributes(comparison, self.keys)
+
+    def _complete_sentence(self, sentence: str, comparison: Comparison, cells: KeyCells) -> str:
+        """Add to the sentence how missing keys were treated and what was left out."""
+        lacking = cells.incomplete
+        meant = (
+            f" A missing key ({lacking:,} record{'s' if lacking > 1 else ''}) {_MEANINGS[self.missing]}."
+            if lacking
+            else ""
+        )
+        return sentence + meant + left_out_note(comparison, cells.names)

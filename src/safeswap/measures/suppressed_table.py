@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from safeswap.arrays.highs import value_ranges
 from safeswap.arrays.types import Flags, Floats
-from safeswap.errors import InputError, SpecError
+from safeswap.errors import InfeasibleError, InputError, SpecError
 from safeswap.measures.plot.numeric_keys import confidentiality_plot
 from safeswap.measures.plot.values import ConfidentialityPlot, Policy
 from safeswap.model.microdata import Microdata
@@ -140,10 +140,6 @@ def _check(values: Floats, hidden: Flags, lower: float) -> None:
         raise SpecError("no cell is suppressed", code="nothing-suppressed", hint="mark the suppressed cells as True")
 
 
-def _all_margins(ways: int) -> list[Axes]:
-    return [axes for size in range(ways) for axes in combinations(range(ways), size)]
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Equations:
     """The suppressed cells in each published sum, and their total."""
@@ -212,6 +208,12 @@ def _compute_limits(
             "the published sums contradict each other",
             code="bad-table",
             hint="give the true table: its margins are computed from it",
+        )
+    if np.isnan(found).any():
+        raise InfeasibleError(
+            "the solver stopped before it had found the interval of every suppressed cell",
+            code="too-much-time",
+            hint="the intervals are unknown, not wide: check a smaller table",
         )
     low, high = (np.array([_snap(value) for value in side]) for side in found)
     return low, high

@@ -207,9 +207,16 @@ class CheckedTable:
         return int(np.count_nonzero(self.table.small(self.tolerance) & (self.lower == self.upper)))
 
     def long(self) -> pa.Table:
-        """Return one row per small cell with the bounds implied by the published figures. For internal use only."""
-        figures = {"count": self.table.counts, "at_least": self.lower, "at_most": self.upper}
-        rows = long_table(self.table, {**figures, "derived": self.lower == self.upper})
+        """Return one row per small cell with the bounds implied by the published figures. For internal use only.
+
+        Where the file has a weight, ``weighted`` is the cell's estimate in the population. What is small is decided by
+        the number of records, which is what an intruder may know.
+        """
+        figures: dict[str, Any] = {"count": self.table.counts, "at_least": self.lower, "at_most": self.upper}
+        figures["derived"] = self.lower == self.upper
+        if self.table.weighted is not None:
+            figures["weighted"] = self.table.weighted
+        rows = long_table(self.table, figures)
         return rows.filter(pa.array(self.table.small(self.tolerance).ravel()))
 
     def as_dict(self) -> dict[str, Any]:
@@ -249,7 +256,7 @@ class TableCheck:
 
     @property
     def is_safe(self) -> bool:
-        """Whether the tables can be published as they are."""
+        """Return whether the tables can be published as they are."""
         return not self.small
 
     @property

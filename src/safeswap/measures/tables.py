@@ -75,16 +75,20 @@ Association = Callable[[Int64s, Int64s, Int64s], float]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CrossTable:
-    """The occupied cells of a table, before or after: one level per attribute, and both counts."""
+    """The occupied cells of a table, before or after: one level per attribute, and both counts, or sums of weights."""
 
     attributes: tuple[str, ...]
     levels: tuple[Int64s, ...]
-    before: Int64s
-    after: Int64s
+    before: npt.NDArray[Any]
+    after: npt.NDArray[Any]
 
 
-def cross_table(comparison: Comparison, attributes: tuple[str, ...], *, keep: bool = False) -> CrossTable:
-    """Count one table from the records."""
+def cross_table(
+    comparison: Comparison, attributes: tuple[str, ...], *, keep: bool = False, weight: str = ""
+) -> CrossTable:
+    """Count one table from the records, or sum a weight over it."""
+    if weight:
+        return sum_weights(comparison, attributes, weight)
     joint = joint_counts(comparison, attributes, keep=keep)
     levels = []
     rest = joint.codes.astype(np.int64)
@@ -94,19 +98,44 @@ def cross_table(comparison: Comparison, attributes: tuple[str, ...], *, keep: bo
     return CrossTable(attributes=attributes, levels=tuple(reversed(levels)), before=joint.before, after=joint.after)
 
 
+def sum_weights(comparison: Comparison, attributes: tuple[str, ...], weight: str) -> CrossTable:
+    """Sum a weight over the occupied cells, or 1 per record without one; their order does not depend on it."""
+    from safeswap.arrays import cells, sparse
+    from safeswap.measures.weighted import masses
+
+    columns = [align(comparison, name) for name in attributes]
+    split = len(comparison.before)
+    codes = [np.concatenate([column.before, column.after]) for column in columns]
+    cell, number = cells.pack(codes, [max(1, column.cardinality) for column in columns])
+    if not cells.is_dense(number, len(cell)):
+        cell, number = sparse.rank_codes(cell)
+    cell = cell.astype(np.int64)
+    some = np.full(number, -1, dtype=np.int64)
+    some[cell] = np.arange(len(cell))
+    occupied = some >= 0
+    sides = zip((cell[:split], cell[split:]), masses(comparison, weight), strict=True)
+    before, after = (np.bincount(where, mass if weight else None, number)[occupied] for where, mass in sides)
+    levels = tuple(code[some[occupied]].astype(np.int64) for code in codes)
+    return CrossTable(attributes=attributes, levels=levels, before=before, after=after)
+
+
 def cross_tables(
-    comparison: Comparison, attributes: tuple[str, ...], ways: int
+    comparison: Comparison, attributes: tuple[str, ...], ways: int, weight: str = ""
 ) -> Iterator[tuple[tuple[str, ...], CrossTable | None]]:
     """Yield every table of ``ways`` attributes; None for a table in which no attribute changed."""
+    from safeswap.measures.weighted import weight_changed
+
     changed = {name for name in attributes if align(comparison, name).changed}
+    if weight_changed(comparison, weight):
+        changed = set(attributes)
     # If the joint table is small, count the records once and sum its cells for each table.
-    few = prod(_radices(comparison, attributes)) <= max(1 << 16, len(comparison.before) // 8)
+    few = not weight and prod(_radices(comparison, attributes)) <= max(1 << 16, len(comparison.before) // 8)
     whole = cross_table(comparison, attributes, keep=True) if few and changed else None
     for names in combinations(attributes, ways):
         if changed.isdisjoint(names):
             yield names, None
         elif whole is None:
-            yield names, cross_table(comparison, names)
+            yield names, cross_table(comparison, names, weight=weight)
         else:
             yield names, _sum_margin(whole, names, _radices(comparison, names))
 
@@ -178,7 +207,7 @@ _VALUES: dict[str, Callable[[CrossTable, Orders], float | None]] = {
 TABLE_MEASURES = tuple(_VALUES)
 """The columns that :func:`distortion_tables` offers; adV and adC are for two-way tables."""
 
-_KEPT: WeakKeyDictionary[Comparison, dict[tuple[tuple[str, ...], int], pa.Table]] = WeakKeyDictionary()
+_KEPT: WeakKeyDictionary[Comparison, dict[tuple[tuple[str, ...], int, str], pa.Table]] = WeakKeyDictionary()
 
 
 def distortion_tables(
@@ -187,11 +216,13 @@ def distortion_tables(
     ways: int = 2,
     measures: Sequence[str] = TABLE_MEASURES,
     attributes: tuple[str, ...] = (),
+    weight: str | None = None,
 ) -> pa.Table:
     """Measure the distortion of every table of ``ways`` attributes, one row per table. For internal use only.
 
-    A value is null where its measure is not defined: adV and adC need two-way tables, ``ordinal`` needs an attribute
-    with an order. A table in which no attribute changed is exactly 0 in every measure.
+    Tables are sums of the ``weight``, by default that of the schema; counts if there is none, or it is "". A value is
+    null where its measure is not defined: adV and adC need two-way tables, ``ordinal`` needs an attribute with an
+    order. A table in which no attribute changed is exactly 0 in every measure.
 
     >>> from safeswap.model.microdata import Microdata
     >>> from safeswap.model.schema import Attribute, Schema
@@ -204,17 +235,21 @@ def distortion_tables(
     """
     names = choose_attributes(comparison, attributes)
     _check_request(ways, measures, names)
+    if weight is None:
+        from safeswap.measures.weighted import find_usable
+
+        weight, _ = find_usable(comparison)
     kept = _KEPT.setdefault(comparison, {})
-    if (names, ways) not in kept:
+    if (names, ways, weight) not in kept:
         # Compute all measures at once: counting the cells dominates the cost.
-        kept[names, ways] = _measure_tables(comparison, names, ways)
-    return kept[names, ways].select(["attributes", "changed", *measures])
+        kept[names, ways, weight] = _measure_tables(comparison, names, ways, weight)
+    return kept[names, ways, weight].select(["attributes", "changed", *measures])
 
 
-def _measure_tables(comparison: Comparison, names: tuple[str, ...], ways: int) -> pa.Table:
+def _measure_tables(comparison: Comparison, names: tuple[str, ...], ways: int, weight: str) -> pa.Table:
     orders = {name: level_order(comparison, name) for name in names}
     rows: dict[str, list[Any]] = {"attributes": [], "changed": [], **{measure: [] for measure in _VALUES}}
-    for table_names, table in cross_tables(comparison, names, ways):
+    for table_names, table in cross_tables(comparison, names, ways, weight):
         rows["attributes"].append(list(table_names))
         rows["changed"].append(table is not None)
         for measure, value in _VALUES.items():

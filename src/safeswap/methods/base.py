@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Protocol
 
+from safeswap.model.effect import Effect
 from safeswap.model.invariant import Invariant
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.plan import Plan
+from safeswap.model.schema import Schema
 from safeswap.model.spec import MaskSpec
 
 
@@ -34,4 +36,11 @@ class Method(Protocol):
 
     def invariants(self, data: Microdata, spec: Any) -> tuple[Invariant, ...]:
         """Return what holds for every result of this spec on these data."""
+        ...
+
+    def effects(self, schema: Schema, spec: Any) -> tuple[Effect, ...]:
+        """Return what may happen to which columns: what is said of them after several steps follows from it.
+
+        A method that coarsens also has ``coarsen(data, spec, seen=)``, which does to other data what the rules say.
+        """
         ...

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
+import pyarrow as pa
 
 from safeswap.arrays import cells
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Codes, Rows
 from safeswap.engines.base import Constraint, Drawn, Need, Records
 from safeswap.engines.memory import MemoryRecords
-from safeswap.errors import SpecError
+from safeswap.errors import InputError, SpecError
 from safeswap.model.audit import Exchange
+from safeswap.model.columns import aligned_columns, as_codes, number_cells
+from safeswap.model.effect import Effect, Permuted
 from safeswap.model.invariant import Invariant
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.plan import Plan
-from safeswap.model.schema import Kind, Schema
+from safeswap.model.schema import Kind, Schema, refuse_date
 from safeswap.model.spec import MaskSpec
+from safeswap.model.text import plural
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,16 +81,54 @@ class ExchangingMethod(ABC):
     def invariants(self, data: Described, spec: Any) -> tuple[Invariant, ...]:
         """Return what holds for every result of this spec on these data."""
 
+    def moves_in_pairs(self, spec: Any) -> bool:
+        """Return whether values are exchanged within pairs of records; if not always, files are masked in memory."""
+        return True
+
+    def effects(self, schema: Schema, spec: Any) -> tuple[Effect, ...]:
+        """Return that values were exchanged, of each attribute by itself; a method that knows more says more."""
+        return tuple(Permuted((name,)) for name in self.columns(schema, spec).changed)
+
     def apply(self, data: Microdata, spec: Any, *, key: Key, replicate: int = 0) -> Masked:
         """Draw and exchange in memory."""
         records = MemoryRecords(data, key)
-        drawn = self.draw(records, spec, key, replicate=replicate)
+        return self._exchange(records, spec, self.draw(records, spec, key, replicate=replicate), key, replicate)
+
+    def _exchange(self, records: MemoryRecords, spec: Any, drawn: Drawn, key: Key, replicate: int) -> Masked:
+        """Exchange what was decided, and return it with its audit record."""
+        data = records.data
         masked = records.exchange(drawn.moves)
-        exchanges = tuple(Exchange(attributes=move.names, pairs=move.pairs) for move in drawn.moves)
+        exchanges = tuple(
+            Exchange(attributes=move.names, pairs=move.pairs, directed=move.directed) for move in drawn.moves
+        )
         facts = {"made": drawn.made, "exchanges": exchanges, "facts": drawn.facts}
         facts |= {"releasable": key.releasable and drawn.releasable}
         facts |= {"compensating": count_compensating(data, masked, exchanges)}
         return Masked.by(spec, data, masked, drawn.plan, key=key, replicate=replicate, **facts)
+
+
+def require_categorical(schema: Schema, names: Names, *, what: str, code: str) -> None:
+    """Refuse attributes that are not categorical; ``what`` is their part in the method."""
+    for name in names:
+        refuse_date(schema, name)
+        if not schema[name].kind.is_categorical:
+            raise SpecError(
+                f"{name!r} is {schema[name].kind.value}: {what} is categorical",
+                code=code,
+                hint="describe a count such as the number of persons as ordinal; recode a continuous item to ranges",
+                attribute=name,
+            )
+
+
+def refuse_missing(counts: Mapping[str, int], *, code: str, hint: str) -> None:
+    """Refuse attributes with missing values, of which ``counts`` gives the numbers."""
+    some = {name: count for name, count in counts.items() if count}
+    if some:
+        listed = ", ".join(f"{name} ({plural(count, 'record')})" for name, count in some.items())
+        raise InputError(f"there are missing values in {listed}", code=code, hint=hint, records=some)
+
+
+MISSING_KEYS = 'edit or impute them first, or say missing_keys="level" to take missing as a value of its own'
 
 
 def count_compensating(before: Microdata, after: Microdata, exchanges: tuple[Exchange, ...]) -> int:
@@ -97,16 +139,31 @@ def count_compensating(before: Microdata, after: Microdata, exchanges: tuple[Exc
     if not exchanges:
         return 0
     rows = exchanges[0].pairs.ravel()
-    if len(exchanges) > 1:
+    if len(exchanges) > 1 or exchanges[0].directed:
         rows = np.unique(np.concatenate([exchange.pairs.ravel() for exchange in exchanges]))
     swapped = tuple(dict.fromkeys(name for exchange in exchanges for name in exchange.attributes))
     others = tuple(name for name in before.schema.categorical if name not in swapped)
     rest, rest_size = _pack_cells(before, others, rows)
-    was, size = _pack_cells(before, swapped, rows)
-    now, _ = _pack_cells(after, swapped, rows)
+    was, now, size = _pack_both(before, after, swapped, rows)
     joint = cells.count_cells_jointly([rest, was], [rest, now], [rest_size, size])
-    net = int(np.abs(joint.after - joint.before).sum()) // 2
-    return int(np.count_nonzero(was != now)) - net
+    return int(np.count_nonzero(was != now)) - joint.net_change
+
+
+def _pack_both(before: Microdata, after: Microdata, names: Names, rows: Rows) -> tuple[Codes, Codes, int]:
+    """Return the cells of some rows before and after, with the same codes: coded apart, they might differ."""
+    columns, sizes = [], []
+    for name in names:
+        if before.cached_codes(name) is not None and after.cached_codes(name) is not None:
+            (was, size), (now, _) = before.codes_at(name, rows), after.codes_at(name, rows)
+        else:
+            index = pa.array(rows)
+            taken = (data.table.column(name).take(index) for data in (before, after))
+            number = number_cells([np.concatenate(as_codes(*aligned_columns(*taken)))]).view(np.uint64)
+            was, now, size = number[: len(rows)], number[len(rows) :], int(number.max(initial=0)) + 1
+        columns.append(np.concatenate([was, now]))
+        sizes.append(size)
+    packed, size = cells.pack(columns, sizes)
+    return packed[: len(rows)], packed[len(rows) :], size
 
 
 def _pack_cells(data: Microdata, names: Names, rows: Rows) -> tuple[Codes, int]:

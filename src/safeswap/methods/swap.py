@@ -10,12 +10,19 @@ from dataclasses import replace
 from decimal import ROUND_DOWN, Context
 from typing import Any, ClassVar
 
+import numpy as np
+import pyarrow as pa
+
 from safeswap.arrays import keyed, matching
 from safeswap.arrays.names import Names
-from safeswap.engines.base import Constraint, Drawn, Move, PairRequest, Records
+from safeswap.arrays.types import Floats, Int64s
+from safeswap.engines.base import Cells, Constraint, Drawn, Move, PairRequest, PartnerRule, Records
 from safeswap.engines.memory import MemoryRecords
-from safeswap.errors import InfeasibleError, SpecError
+from safeswap.errors import InfeasibleError, InputError, SpecError
 from safeswap.methods.exchange import Columns, Described, ExchangingMethod, Nesting
+from safeswap.model.columns import to_numbers
+from safeswap.model.dates import to_days
+from safeswap.model.effect import Effect, Permuted
 from safeswap.model.invariant import (
     ChangedRecords,
     DisjointPairs,
@@ -29,8 +36,9 @@ from safeswap.model.invariant import (
 )
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
+from safeswap.model.numeric_column import decimals_of
 from safeswap.model.plan import Plan, Relaxation
-from safeswap.model.schema import Kind, Schema
+from safeswap.model.schema import Attribute, Kind, Schema, level_texts, refuse_date
 from safeswap.model.spec import SwapSpec
 from safeswap.model.text import plural
 
@@ -56,7 +64,8 @@ class Swap(ExchangingMethod):
         areas = tuple(attribute.name for attribute in schema.iter_kind(Kind.GEOGRAPHY))
         # Levels of one geography move together, which the plan checks.
         levels = areas if set(areas) & set(spec.swap) else ()
-        read = dict.fromkeys((*spec.swap, *spec.fixed, *spec.differ, *keys, *levels))
+        weight = (weight_of(schema, spec),) if spec.partner != "any" else ()
+        read = dict.fromkeys((*spec.swap, *spec.fixed, *spec.differ, *keys, *levels, *weight))
         return Columns(read=tuple(read), changed=spec.swap)
 
     def plan(self, data: Microdata, spec: SwapSpec) -> Plan:
@@ -78,6 +87,10 @@ class Swap(ExchangingMethod):
         # The stages exchange different columns. If the maximum is not proved, the draw may find more than the plan.
         made = min(len(move.pairs) for move in moves)
         return Drawn(plan=replace(plan, feasible=max(plan.feasible, made)), moves=tuple(moves), made=made)
+
+    def effects(self, schema: Schema, spec: SwapSpec) -> tuple[Effect, ...]:
+        """Return that the attributes of a stage moved together, between records with the same fixed ones."""
+        return tuple(Permuted(names, spec.fixed) for names in spec.stages)
 
     def invariants(self, data: Described, spec: SwapSpec) -> tuple[Invariant, ...]:
         """Promise kept margins, untouched columns and pairs as requested."""
@@ -135,6 +148,8 @@ def check_attributes(data: Records | Microdata, spec: SwapSpec, nesting: Nesting
                 hint="leave it out of the specification; it stays with its record",
                 attribute=name,
             )
+    for name in spec.targeting.keys if spec.targeting else ():
+        refuse_date(data.schema, name)
     if spec.targeting and not (spec.targeting.keys or data.schema.categorical):
         raise SpecError(
             "the file has no categorical attribute from which to tell records at risk",
@@ -190,9 +205,108 @@ def draw_pairs(records: Records, spec: SwapSpec, names: Names, draw_key: bytes, 
         repair=spec.pairing == "repaired",
         draw_key=draw_key,
         targeting=spec.targeting,
+        partners=make_partner_rule(records, spec, names),
         pairs_per_record=expected,
     )
     return records.pair(request)
+
+
+def weight_of(schema: Schema, spec: SwapSpec) -> str:
+    """Return the weight by which partners are chosen: the stated one, else that of the schema."""
+    stated = spec.weight or (schema.weight.name if schema.weight is not None else "")
+    if not stated:
+        raise SpecError(
+            f"partner={spec.partner} needs a weight, and the schema has none",
+            code="no-weight",
+            hint="describe an attribute as weight, or name it: weight=…",
+        )
+    if schema[stated].kind not in (Kind.WEIGHT, Kind.NUMERIC) or stated in spec.swap:
+        raise SpecError(
+            f"{stated!r} cannot choose partners: it is swapped itself, or no number",
+            code="not-a-weight",
+            hint="name an attribute of kind weight that is not swapped",
+            attribute=stated,
+        )
+    return stated
+
+
+def make_partner_rule(records: Records, spec: SwapSpec, names: Names) -> PartnerRule | None:
+    """Return how partners are chosen: weights and values as whole numbers, which differ as the values do."""
+    if spec.partner == "any":
+        return None
+    weight = weight_of(records.schema, spec)
+    _refuse_bad_weights(records, weight)
+    values = names if spec.partner == "least_bias" else ()
+    ordered = [name for name in values if records.schema[name].kind in (Kind.NUMERIC, Kind.ORDINAL, Kind.DATE)]
+    counted = records.count(*((name,) for name in (weight, *ordered)))
+    scales = {
+        name: _scale(records.schema[name], cells) for name, cells in zip((weight, *ordered), counted, strict=True)
+    }
+    return PartnerRule(weight=weight, values=values, scales=scales)
+
+
+def _weight_error(name: str, wrong: int, first: int = 0) -> InputError:
+    where = f"; the first is record {first:,}" if first else ""
+    return InputError(
+        f"{plural(wrong, 'record has', 'records have')} a weight {name!r} that is missing, infinite, negative or zero"
+        f"{where}",
+        code="bad-weight",
+        hint="complete the weights first",
+        column=name,
+        **({"record": first} if first else {}),
+    )
+
+
+def _refuse_bad_weights(records: Records, name: str) -> None:
+    """Refuse weights that cannot be used by the position of the first, where the records are in memory."""
+    data: Microdata | None = getattr(records, "data", None)
+    if data is None or data.schema[name].kind is not Kind.WEIGHT:
+        return
+    numbers = to_numbers(data, name)
+    wrong = ~(np.isfinite(numbers) & (numbers > 0))
+    if wrong.any():
+        raise _weight_error(name, int(np.count_nonzero(wrong)), int(np.flatnonzero(wrong)[0]) + 1)
+
+
+_FINEST = 1 << 28  # products of two differences stay far below 2**63
+
+
+def _scale(attribute: Attribute, cells: Cells) -> Int64s:
+    """Return a whole number for each code: multiples of a common step if there is one, else a fine grid; or a rank."""
+    numbers = _numbers(attribute, cells.values.column(0).combine_chunks())
+    if attribute.kind is Kind.WEIGHT and not (np.isfinite(numbers) & (numbers > 0)).all():
+        wrong = int(cells.counts[~(np.isfinite(numbers) & (numbers > 0))].sum())
+        raise _weight_error(attribute.name, wrong)
+    known = np.where(np.isfinite(numbers), numbers, np.nan)
+    low = float(np.nanmin(known, initial=np.inf)) if not np.isnan(known).all() else 0.0
+    above = np.nan_to_num(known - low)
+    places = decimals_of(known)
+    step = 10.0 ** (places or 0)
+    if places is None or above.max(initial=0.0) * step >= _FINEST:
+        step = (_FINEST - 1) / above.max(initial=1.0)
+    found = np.zeros(int(cells.codes.max(initial=0)) + 1, dtype=np.int64)
+    found[cells.codes[:, 0]] = np.round(above * step).astype(np.int64)
+    return found
+
+
+def _numbers(attribute: Attribute, values: pa.Array) -> Floats:
+    """Return the numbers that values stand for: ranks of ordinal levels; NaN for no answer."""
+    known = iter(level_texts(values.drop_null()))
+    texts = [next(known) if is_valid else None for is_valid in values.is_valid().to_pylist()]
+    if attribute.kind is Kind.ORDINAL and attribute.levels:
+        place = {text: float(rank) for rank, text in enumerate(attribute.levels)}
+        return np.array([place.get(text, np.nan) if text is not None else np.nan for text in texts])
+    if attribute.kind is Kind.DATE:
+        days = to_days(values)
+        return np.full(len(values), np.nan) if days is None else np.asarray(days, dtype=np.float64)
+    return np.array([np.nan if text is None or text in attribute.missing else _number(text) for text in texts])
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return float("nan")
 
 
 def stage_key(data: Records | Microdata, key: Key, *, stage: int, replicate: int) -> bytes:

@@ -6,11 +6,12 @@ The plan, checks of numeric columns, keyed draws, and the result.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from safeswap.arrays import keyed
@@ -21,6 +22,7 @@ from safeswap.engines.identity import record_identity
 from safeswap.errors import InfeasibleError, InputError, SpecError
 from safeswap.methods.exchange import Columns
 from safeswap.model.columns import aligned_columns, flag_changes
+from safeswap.model.effect import Effect, Replaced
 from safeswap.model.invariant import Invariant
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
@@ -118,6 +120,11 @@ def refuse_few(name: str, number: int, end: str) -> None:
         )
 
 
+def stated_decimals(schema: Schema, name: str, decimals: int | None) -> int | None:
+    """Return the decimals stated for an attribute; dates have none."""
+    return 0 if schema[name].kind is Kind.DATE else decimals
+
+
 def rounding_step(values: Floats, decimals: int | None) -> float:
     """Return how far a written value may be from the computed one: a unit of its last decimal."""
     places = decimals_of(values) if decimals is None else decimals
@@ -141,11 +148,18 @@ class Draws:
 
     def words(self, batch: Microdata, purpose: str) -> Words:
         """Return two uniform words per record of the batch, specific to one purpose."""
+        return keyed.record_words(*self._identify(batch, purpose))
+
+    def word_chunks(self, batch: Microdata, purpose: str) -> Iterator[tuple[int, Words]]:
+        """Yield the same words a chunk at a time, with its first row, in a buffer that the next chunk reuses."""
+        return keyed.word_chunks(*self._identify(batch, purpose))
+
+    def _identify(self, batch: Microdata, purpose: str) -> tuple[npt.NDArray[np.int64] | Words, bytes]:
         identity = record_identity(batch, keyed.derive(self.key.secret, "identity"))
-        if batch.schema.identifier is None:
+        if batch.schema.identifier is None and self.start:
             identity = identity + self.start
         asked = ("data", self.data_name, self.records, self.method, purpose, self.replicate)
-        return keyed.record_words(identity, keyed.derive(self.key.secret, *asked))
+        return identity, keyed.derive(self.key.secret, *asked)
 
 
 def record_words(data: Microdata, key: Key, method: str, purpose: str, *, replicate: int) -> Words:
@@ -206,6 +220,10 @@ class ValueChangingMethod(ABC):
     def invariants(self, data: Microdata, spec: Any) -> tuple[Invariant, ...]:
         """Return what holds for every result of this spec on these data."""
 
+    def effects(self, schema: Schema, spec: Any) -> tuple[Effect, ...]:
+        """Return that values were replaced; a method that knows more says more."""
+        return (Replaced(self.columns(schema, spec).changed),)
+
     def apply(self, data: Microdata, spec: Any, *, key: Key, replicate: int = 0) -> Masked:
         """Change all records as one batch."""
         facts = self.facts(data, spec)
@@ -215,7 +233,8 @@ class ValueChangingMethod(ABC):
 
 def _flag_changed(before: pa.ChunkedArray, change: Change) -> Flags:
     """Flag the records with another value; in a column of another kind, all."""
-    if is_other_kind(before.type, change.column.type):
+    everywhere = change.replacement is not None and len(change.replacement.rows) == len(before)
+    if is_other_kind(before.type, change.column.type) or (everywhere and change.column.type == before.type):
         return np.ones(len(before), dtype=np.bool_)
     if change.replacement is None or change.column.type != before.type:
         return flag_changes(*aligned_columns(before, change.column))

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from safeswap.arrays.types import Rows
 from safeswap.errors import InputError
 from safeswap.model.microdata import Microdata
+from safeswap.model.schema import Schema
 from safeswap.model.text import plural
 
 COARSENED = "coarsened"
@@ -21,17 +24,41 @@ COARSENED = "coarsened"
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Exchange:
-    """One stage: these attributes were exchanged between these pairs of rows."""
+    """One stage: these attributes were exchanged between these pairs of rows.
+
+    If it is ``directed``, a pair is a row and the row that its values came from: any permutation, and not only one that
+    is its own inverse.
+
+    >>> ring = Exchange(attributes=("Race",), pairs=np.array([[0, 2], [1, 0], [2, 1]]), directed=True)
+    >>> ring.permutation(4).tolist(), ring.inverse.permutation(4).tolist()
+    ([2, 0, 1, 3], [1, 2, 0, 3])
+    """
 
     attributes: tuple[str, ...]
     pairs: Rows  # shape (k, 2): row positions in the file as read
+    directed: bool = False
 
     def permutation(self, records: int) -> Rows:
         """Return, for each row, the row its values came from."""
-        source = np.arange(records, dtype=np.int64)
-        source[self.pairs[:, 0]] = self.pairs[:, 1]
-        source[self.pairs[:, 1]] = self.pairs[:, 0]
-        return source
+        return move_within(np.arange(records, dtype=np.int64), self.pairs, directed=self.directed)
+
+    @property
+    def inverse(self) -> Exchange:
+        """The exchange that undoes this one."""
+        return replace(self, pairs=self.pairs[:, ::-1]) if self.directed else self
+
+
+def move_within(values: npt.NDArray[Any], pairs: Rows, *, directed: bool) -> npt.NDArray[Any]:
+    """Return a copy in which the first of each pair has the value of the second and, unless ``directed``, vice versa.
+
+    >>> move_within(np.array([5, 6, 7]), np.array([[0, 2]]), directed=False).tolist()
+    [7, 6, 5]
+    """
+    result = values.copy()
+    result[pairs[:, 0]] = values[pairs[:, 1]]
+    if not directed:
+        result[pairs[:, 1]] = values[pairs[:, 0]]
+    return result
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -47,10 +74,20 @@ class Replacement:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class StepAudit:
+    """One step of a pipeline: its name, its record, and the description of the file before it, if it changed that."""
+
+    name: str
+    audit: Audit
+    schema: Schema | None = None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Audit:
     """The pairs and replacements of a masking, and everything needed to repeat it.
 
-    ``repr`` shows totals only, since printed text gets copied.
+    The record of a pipeline has ``steps``, and pairs and replacements only in these. ``repr`` shows totals only, since
+    printed text gets copied.
     """
 
     method: str = ""
@@ -69,6 +106,22 @@ class Audit:
     at_most: int | None = None  # upper bound, given where ``feasible`` is not proved to be the maximum
     replacements: tuple[Replacement, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
+    steps: tuple[StepAudit, ...] = ()
+
+    @property
+    def single(self) -> tuple[Audit, ...]:
+        """The records of the single maskings: those of the steps, or this one."""
+        return tuple(step.audit for step in self.steps) or (self,)
+
+    @property
+    def all_exchanges(self) -> tuple[Exchange, ...]:
+        """The exchanges of all steps, in order."""
+        return tuple(exchange for audit in self.single for exchange in audit.exchanges)
+
+    @property
+    def all_replacements(self) -> tuple[Replacement, ...]:
+        """The replacements of all steps, in order."""
+        return tuple(replacement for audit in self.single for replacement in audit.replacements)
 
     @property
     def stamp(self) -> str:
@@ -77,6 +130,14 @@ class Audit:
 
     def touched(self) -> npt.NDArray[np.bool_]:
         """Flag the records that took part in any exchange or replacement."""
+        flags = np.zeros(self.records, dtype=np.bool_)
+        for audit in self.single:
+            flags |= audit._took_part
+        return flags
+
+    @cached_property
+    def _took_part(self) -> npt.NDArray[np.bool_]:
+        # Kept: pipelines that differ in their last step share the records of all others.
         flags = np.zeros(self.records, dtype=np.bool_)
         for exchange in self.exchanges:
             flags[exchange.pairs.ravel()] = True
@@ -87,13 +148,19 @@ class Audit:
     @property
     def changed_attributes(self) -> tuple[str, ...]:
         """The attributes with any exchanged or replaced value, each once."""
+        if self.steps:
+            return tuple(dict.fromkeys(name for audit in self.single for name in audit.changed_attributes))
         exchanged = (name for each in self.exchanges if len(each.pairs) for name in each.attributes)
         replaced = (each.attribute for each in self.replacements if len(each.rows))
         return tuple(dict.fromkeys((*exchanged, *replaced)))
 
     def perturbed(self) -> npt.NDArray[np.bool_]:
         """Flag the records whose values may be untrue: touched, and not just made coarser."""
-        return np.zeros(self.records, dtype=np.bool_) if self.facts.get("values") == COARSENED else self.touched()
+        flags = np.zeros(self.records, dtype=np.bool_)
+        for audit in self.single:
+            if audit.facts.get("values") != COARSENED:
+                flags |= audit.touched()
+        return flags
 
     @property
     def unit(self) -> str:
@@ -132,17 +199,19 @@ class Facts(Mapping[str, Any]):
     def __init__(self, known: Mapping[str, Any], **later: Callable[[], Any]) -> None:
         self._known = dict(known)
         self._later = later
+        self._names = tuple({**known, **later})
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._known:
             self._known[name] = self._later[name]()
+            del self._later[name]  # with it goes what it was computed from
         return self._known[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter({**self._known, **self._later})
+        return iter(self._names)
 
     def __len__(self) -> int:
-        return len({**self._known, **self._later})
+        return len(self._names)
 
     def __repr__(self) -> str:
         return f"<Facts: {', '.join(self)}>"
@@ -164,8 +233,14 @@ def undo(after: Microdata, audit: Audit) -> Microdata:
             code="audit-mismatch",
             hint="give the masked file that this audit record belongs to, all of it and in its own order",
         )
-    # Values were replaced after all exchanges. An exchange is its own inverse; the last is undone first.
-    before = replay(restore(after, reversed(audit.replacements)), reversed(audit.exchanges))
+    if audit.steps:
+        for step in reversed(audit.steps):
+            after = undo(after, step.audit)
+            after = after if step.schema is None else replace(after, schema=step.schema)
+        return after
+    # Values were replaced after all exchanges; the last exchange is undone first.
+    undone = (exchange.inverse for exchange in reversed(audit.exchanges))
+    before = replay(restore(after, reversed(audit.replacements)), undone)
     known = after.past and after.past[-1].attributes == audit.changed_attributes
     return replace(before, past=after.past[:-1]) if known else before
 
@@ -189,7 +264,28 @@ def _put_back(column: pa.ChunkedArray, replacement: Replacement) -> pa.ChunkedAr
         column = pa.chunked_array([], type=kind)
         source -= len(source)
     pieces = [*column.cast(kind).chunks, replacement.before]
-    return pa.chunked_array(pieces, type=kind).take(pa.array(source))
+    restored = pa.chunked_array(pieces, type=kind).take(pa.array(source))
+    return _with_levels_of(restored, replacement.before) if pa.types.is_dictionary(kind) else restored
+
+
+def _with_levels_of(column: pa.ChunkedArray, before: pa.DictionaryArray) -> pa.ChunkedArray:
+    """Return a restored column with the levels it had, without those that the masking added.
+
+    If the masking added none, the column keeps its own levels: a record read from disk has lost their order.
+    """
+    held = {level for chunk in column.chunks for level in chunk.dictionary.to_pylist()}
+    if held <= set(before.dictionary.to_pylist()):
+        return column
+    plain = column.cast(before.type.value_type)
+    places = pc.index_in(plain, value_set=before.dictionary)
+    if places.null_count != plain.null_count:
+        return column
+    ordered = before.type.ordered
+    chunks = [
+        pa.DictionaryArray.from_arrays(part.cast(before.type.index_type), before.dictionary, ordered=ordered)
+        for part in places.chunks
+    ]
+    return pa.chunked_array(chunks, type=before.type)
 
 
 def replay(data: Microdata, exchanges: Iterable[Exchange]) -> Microdata:

@@ -10,12 +10,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from safeswap.arrays.types import Codes, Flags, Int64s, Rows
+from safeswap.arrays.types import Codes, Flags, Floats, Int64s, Rows
 from safeswap.errors import SpecError
-from safeswap.model.dates import is_date_format
+from safeswap.model.dates import is_date_format, to_days
 from safeswap.model.microdata import Coded, Microdata, smallest_code_type, unify_dictionaries
-from safeswap.model.schema import Attribute, level_texts
+from safeswap.model.schema import Attribute, Kind, level_texts
 
+_EXACT = 2.0**53
 _BITS = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 
 _FEW_PER_RECORD = 8
@@ -93,6 +94,15 @@ def _are_distinct(levels: pa.Array) -> bool:
         if (numbers[1:] > numbers[:-1]).all():
             return True
     return bool(len(levels.unique()) == len(levels))
+
+
+def to_frame_type(table: pa.Table, kind: str) -> Any:
+    """Return a table as a dataframe of another library, named as narwhals names it."""
+    if kind == "pyarrow":
+        return table
+    import narwhals as nw
+
+    return nw.from_arrow(table, backend=kind).to_native()  # type: ignore[arg-type]
 
 
 def flag_changes(before: pa.ChunkedArray, after: pa.ChunkedArray) -> Flags:
@@ -206,12 +216,15 @@ def missing_codes(data: Microdata, name: str) -> npt.NDArray[np.bool_]:
     """
     coded = data.coded(name)
     stated = set(data.schema[name].missing)
-    named = [text in stated for text in level_texts(coded.levels)] if stated else [False] * len(coded.levels)
-    return np.array([*named, True][: coded.cardinality], dtype=np.bool_)
+    flags = np.zeros(coded.cardinality, dtype=np.bool_)
+    if stated:
+        flags[: len(coded.levels)] = [text in stated for text in level_texts(coded.levels)]
+    flags[len(coded.levels) :] = True
+    return flags
 
 
 def to_numbers(data: Microdata, name: str) -> npt.NDArray[np.float64]:
-    """Return the column as floating-point numbers, missing as NaN.
+    """Return the column as floating-point numbers, dates as numbers of days, missing as NaN.
 
     >>> from safeswap.model.schema import Schema
     >>> schema = Schema(attributes=(Attribute(name="Income", kind="numeric", missing=("-1",)),))
@@ -220,10 +233,12 @@ def to_numbers(data: Microdata, name: str) -> npt.NDArray[np.float64]:
     """
     attribute = data.schema[name]
     column = data.table.column(name)
+    if attribute.kind is Kind.DATE:
+        return _to_days(data, name)
     if is_date_format(attribute.display):
         raise _not_numeric(name)
     if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
-        plain: npt.NDArray[np.float64] = column.cast(pa.float64(), safe=False).to_numpy().astype(np.float64)
+        plain = np.require(column.cast(pa.float64(), safe=False).to_numpy(), dtype=np.float64, requirements="W")
         for text in attribute.missing:
             plain[plain == _parse_number(text)] = np.nan
         return plain
@@ -238,11 +253,31 @@ def to_numbers(data: Microdata, name: str) -> npt.NDArray[np.float64]:
     return found
 
 
+def _to_days(data: Microdata, name: str) -> npt.NDArray[np.float64]:
+    coded = data.coded(name)
+    known = pa.array(~missing_codes(data, name)[: len(coded.levels)])
+    days = to_days(pc.if_else(known, coded.levels, pa.scalar(None, coded.levels.type)))
+    if days is None:
+        raise not_a_date(name)
+    found: npt.NDArray[np.float64] = np.append(days, np.nan)[coded.codes]
+    return found
+
+
+def not_a_date(name: str) -> SpecError:
+    """Return the error for a value that is no date."""
+    return SpecError(
+        f"{name!r} does not hold dates only",
+        code="not-a-date",
+        hint="dates are days without a time, as text YYYY-MM-DD; describe it as nominal, or declare its missing codes",
+        attribute=name,
+    )
+
+
 def _not_numeric(name: str) -> SpecError:
     return SpecError(
         f"{name!r} does not hold numbers",
         code="not-numeric",
-        hint="name a numeric attribute (dates are not numeric), or declare its missing codes in the schema",
+        hint="name a numeric attribute (times and periods are not numeric), or declare its missing codes in the schema",
         attribute=name,
     )
 
@@ -256,24 +291,42 @@ def _parse_number(text: str) -> float:
 
 def _level_ranks(coded: Coded, attribute: Attribute) -> npt.NDArray[np.int64]:
     """Return the rank of each level: stated order first, then values in their own order, codes for missing last."""
+    if not attribute.levels and not attribute.missing:
+        return _value_ranks(coded.levels, None)
     texts = level_texts(coded.levels)
     stated = {text: place for place, text in enumerate(attribute.levels)}
     group = np.array([2 if t in attribute.missing else int(t not in stated) for t in texts], dtype=np.int64)
     listed = np.array([stated.get(text, 0) for text in texts], dtype=np.int64)
-    place = np.empty(len(texts), dtype=np.int64)
-    place[np.lexsort((_value_ranks(coded.levels, texts), listed, group))] = np.arange(len(texts))
-    return place
+    return _invert(np.lexsort((_value_ranks(coded.levels, texts), listed, group)))
 
 
-def _value_ranks(levels: pa.Array, texts: list[str]) -> npt.NDArray[np.int64]:
-    ranks = np.empty(len(texts), dtype=np.int64)
-    values = np.array([_parse_number(text) for text in texts])
+def _value_ranks(levels: pa.Array, texts: list[str] | None) -> npt.NDArray[np.int64]:
+    if pa.types.is_integer(levels.type) and not levels.null_count:
+        numbers = levels.to_numpy()
+        if not len(numbers) or -_EXACT < numbers.min() <= numbers.max() < _EXACT:  # each is a number of its own
+            return _invert(np.argsort(numbers, kind="stable"))
+    texts = level_texts(levels) if texts is None else texts
     # Text breaks ties between equal numbers, such as 1 and 01.
     by_text = pc.array_sort_indices(pa.array(texts, pa.string())).to_numpy()
-    are_numbers = pa.types.is_floating(levels.type) or not np.isnan(values).any()
-    order = by_text[np.argsort(values[by_text], kind="stable")] if are_numbers else by_text
-    ranks[order] = np.arange(len(texts))
-    return ranks
+    values = _parse_numbers(texts, are_numbers=pa.types.is_floating(levels.type))
+    return _invert(by_text if values is None else by_text[np.argsort(values[by_text], kind="stable")])
+
+
+def _parse_numbers(texts: list[str], *, are_numbers: bool) -> Floats | None:
+    """Return the numbers that texts stand for; None, as soon as one stands for none, if they need not be numbers."""
+    values = np.empty(len(texts))
+    for i, text in enumerate(texts):
+        values[i] = number = _parse_number(text)
+        if np.isnan(number) and not are_numbers:
+            return None
+    return values
+
+
+def _invert(order: Rows) -> Rows:
+    """Return the place of each element in the order."""
+    places = np.empty(len(order), dtype=np.int64)
+    places[order] = np.arange(len(order))
+    return places
 
 
 def replace_values(column: pa.ChunkedArray, rows: Rows, values: pa.Array) -> pa.ChunkedArray:
@@ -303,7 +356,9 @@ def replace_values(column: pa.ChunkedArray, rows: Rows, values: pa.Array) -> pa.
 
 def _replace_in_chunk(chunk: pa.Array, rows: Rows, values: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(chunk.type):
-        places = pc.index_in(values.cast(chunk.dictionary.type), value_set=chunk.dictionary, skip_nulls=True)
+        plain = values.dictionary if pa.types.is_dictionary(values.type) else values
+        places = pc.index_in(plain.cast(chunk.dictionary.type), value_set=chunk.dictionary, skip_nulls=True)
+        places = places.take(values.indices) if pa.types.is_dictionary(values.type) else places
         indices = _replace_in_chunk(chunk.indices, rows, places.cast(chunk.indices.type))
         return pa.DictionaryArray.from_arrays(indices, chunk.dictionary, ordered=chunk.type.ordered)
     mask = np.zeros(len(chunk), dtype=np.bool_)

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from itertools import combinations as choices
 from math import comb
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from safeswap.arrays.names import Names
 from safeswap.errors import SpecError
-from safeswap.model.schema import Kind, Schema
-from safeswap.model.spec import Strict, spec_error
+from safeswap.model.schema import Kind, Schema, refuse_date
+from safeswap.model.spec import CATEGORIES, Stated, Strict, takes
 from safeswap.model.text import plural
 
 MOST_COMBINATIONS = 20_000
@@ -37,7 +37,7 @@ class KeyCombination(Strict):
     ('Age', 'Sex')
     """
 
-    keys: Annotated[Names, Field(min_length=1)]
+    keys: Annotated[Names, Field(min_length=1, json_schema_extra=takes(*CATEGORIES))]
     tolerance: Annotated[float | None, Field(gt=0, allow_inf_nan=False)] = None
 
     @model_validator(mode="after")
@@ -57,12 +57,20 @@ def _as_combinations(value: Any) -> Any:
 class CombinationFields(Strict):
     """The fields that state what to protect, shared by the specifications that need them."""
 
+    numbers_are_levels: ClassVar[bool] = False  # whether a number may be a key, each of its values a level
+
     combinations: Annotated[
         tuple[KeyCombination, ...],
         BeforeValidator(_as_combinations),
         Field(description="combinations of keys to protect, each a list of names, optionally with its own tolerance"),
     ] = ()
-    keys: Annotated[Names, Field(description="protect every combination of up to `up_to` of these attributes")] = ()
+    keys: Annotated[
+        Names,
+        Field(
+            description="protect every combination of up to `up_to` of these attributes",
+            json_schema_extra=takes(*CATEGORIES),
+        ),
+    ] = ()
     up_to: Annotated[
         int | None,
         Field(
@@ -92,7 +100,12 @@ class CombinationFields(Strict):
             "(any), or matches all and counts for others too (vouching)"
         ),
     ] = "none"
-    weight: Annotated[str | None, Field(description="sum this attribute instead of counting records")] = None
+    weight: Annotated[
+        str | None,
+        Field(
+            description="sum this attribute instead of counting records", json_schema_extra=takes("weight", "numeric")
+        ),
+    ] = None
 
     @model_validator(mode="after")
     def _is_complete(self) -> CombinationFields:
@@ -215,7 +228,7 @@ def _check_levels(levels: Mapping[str, int]) -> None:
             )
 
 
-class Combinations(CombinationFields):
+class Combinations(CombinationFields, Stated):
     """The combinations to protect.
 
     >>> Combinations(keys=["A", "B", "C"], up_to=2).stated()[-1]
@@ -228,11 +241,28 @@ class Combinations(CombinationFields):
     ((('A',), 3),)
     """
 
-    def __init__(self, **values: Any) -> None:
-        try:
-            super().__init__(**values)
-        except ValidationError as error:
-            raise spec_error("list of combinations", error) from None
+    called: ClassVar[str] = "list of combinations"
+
+    def without(self, gone: Iterable[str]) -> Self | None:
+        """Return what an intruder can combine who cannot use some keys; None if no key is left.
+
+        Combinations that become equal are merged, with the stricter tolerance.
+
+        >>> Combinations(keys=["A", "B"], up_to=2, exactly=True).without(["A"]).stated()
+        ((('B',), 3.0),)
+        """
+        lost = set(gone)
+        stated = self.stated()
+        if not any(lost.intersection(keys) for keys, _ in stated):
+            return self
+        shrunk = ((tuple(name for name in keys if name not in lost), tolerance) for keys, tolerance in stated)
+        left = tuple(KeyCombination(keys=keys, tolerance=tolerance) for keys, tolerance in shrunk if keys)
+        kept = self.model_dump(exclude=_WHICH, exclude_unset=True)
+        return type(self)(combinations=left, **kept) if left else None
+
+
+_WHICH = {"combinations", "keys", "up_to", "exactly", "levels", "tolerance", "threshold"}
+"""The fields that say which combinations are protected, and from which count."""
 
 
 def as_combinations(value: Any) -> Combinations:
@@ -262,7 +292,7 @@ def check_combinations(asked: CombinationFields, schema: Schema, *, records: int
     stated = asked.stated()
     names = list(dict.fromkeys(name for keys, _ in stated for name in keys))
     for name in names:
-        check_key(schema, name)
+        check_key(schema, name, numbers=asked.numbers_are_levels)
     if len(names) > MOST_KEYS:
         raise SpecError(
             f"the combinations name {len(names)} attributes; the limit is {MOST_KEYS}",
@@ -296,12 +326,13 @@ def _tolerance_error(keys: Names, value: str, **fields: Any) -> SpecError:
     )
 
 
-def check_key(schema: Schema, name: str) -> None:
-    """Refuse what cannot be a key: an unknown attribute, an identifier, a number that was not recoded."""
+def check_key(schema: Schema, name: str, *, numbers: bool = False) -> None:
+    """Refuse what cannot be a key: an unknown attribute, an identifier, a number or date unless ``numbers``."""
     kind = schema[name].kind
-    if kind.is_categorical:
+    if kind.is_categorical or (numbers and kind in (Kind.NUMERIC, Kind.DATE)):
         return
     hint = "leave it out of the combinations"
+    refuse_date(schema, name)
     if kind is Kind.NUMERIC:
         hint = "recode it to ranges first, or describe it as ordinal if its values are categories"
     raise SpecError(

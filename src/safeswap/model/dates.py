@@ -1,4 +1,7 @@
-"""Dates and times of Stata, SPSS and SAS files: numbers on disk, dates in memory.
+"""Dates as days, and dates and times of Stata, SPSS and SAS files: numbers on disk, dates in memory.
+
+A date is a day without a time. Columns of dates hold Arrow dates, timestamps at midnight without a zone, or ISO texts
+(``2024-02-29``, as in CSV files). :func:`to_days` numbers the days from 1970-01-01, :func:`from_days` converts back.
 
 These programs store a date as a number and mark it by its display format. A column is read as dates only if every value
 converts back to the same number; otherwise it stays numeric, with its display format. So do periods (months and
@@ -16,14 +19,76 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from safeswap.arrays.types import Floats
 
 Program = Literal["spss", "stata", "sas"]
 
+ISO_DATE = r"\d{4}-\d{2}-\d{2}"
+EPOCH = dt.date(1970, 1, 1)
+_FIRST_DAY, _LAST_DAY = ((dt.date(*day) - EPOCH).days for day in ((1, 1, 1), (9999, 12, 31)))
+
+
+def to_days(values: pa.Array | pa.ChunkedArray) -> Floats | None:
+    """Return the number of each day since 1970-01-01, NaN for missing; None unless every value is a date.
+
+    >>> to_days(pa.array(["1970-01-02", None, "1899-12-31"])).tolist(), to_days(pa.array(["2023-02-29"]))
+    ([1.0, nan, -25568.0], None)
+    >>> to_days(pa.array([dt.datetime(1970, 1, 2, 12)]))
+    """
+    kind = values.type
+    if pa.types.is_dictionary(kind):
+        return to_days(values.cast(kind.value_type))
+    if not (pa.types.is_date(kind) or is_text(kind) or (pa.types.is_timestamp(kind) and kind.tz is None)):
+        return None
+    if is_text(kind):
+        values = values.cast(pa.large_string())
+        if not pc.all(pc.match_substring_regex(values, f"^{ISO_DATE}$"), min_count=0).as_py():
+            return None
+    try:
+        days = values.cast(pa.date32())  # refuses a day that does not exist
+    except pa.ArrowInvalid:
+        return None
+    if pa.types.is_timestamp(kind) and not days.cast(kind).equals(values):
+        return None  # a time of day
+    numbers: Floats = days.cast(pa.int32()).cast(pa.float64()).to_numpy(zero_copy_only=False).astype(np.float64)
+    return numbers if not (numbers < _FIRST_DAY).any() and not (numbers > _LAST_DAY).any() else None
+
+
+def from_days(numbers: Floats, kind: pa.DataType) -> pa.Array:
+    """Return whole day numbers as dates in the type of a column; NaN is missing. Days lie in the years 1 to 9999.
+
+    >>> from_days(np.array([19_782.0, np.nan]), pa.string()).to_pylist()
+    ['2024-02-29', None]
+    """
+    days = np.clip(numbers, _FIRST_DAY, _LAST_DAY)
+    dates = pa.array(days, from_pandas=True).cast(pa.int32()).cast(pa.date32())
+    return dates.cast(kind.value_type if pa.types.is_dictionary(kind) else kind)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether a type holds text."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def parse_date(text: str) -> dt.date | None:
+    """Return the date that a text denotes, also one with midnight as its time; None if it denotes none.
+
+    >>> parse_date("2024-02-29 00:00:00"), parse_date("2023-02-29"), parse_date("20240229")
+    (datetime.date(2024, 2, 29), None, None)
+    """
+    if not re.fullmatch(ISO_DATE + r"( 00:00:00)?", text, re.ASCII):
+        return None
+    try:
+        return dt.date.fromisoformat(text[:10])
+    except ValueError:
+        return None
+
+
 _DAY = 86_400_000_000  # microseconds, the unit of all arithmetic
 _EPOCH = {"spss": dt.date(1582, 10, 14), "stata": dt.date(1960, 1, 1), "sas": dt.date(1960, 1, 1)}
-_EARLIEST, _LATEST = ((dt.date(year, 1, 1) - dt.date(1970, 1, 1)).days * _DAY for year in (1000, 9999))
+_EARLIEST, _LATEST = ((dt.date(year, 1, 1) - EPOCH).days * _DAY for year in (1000, 9999))
 
 _STATA_TIME = r"%-?tc[Hh]{1,2}:?MM(:?SS(\.s+)?)?(\s?[AaPp]\.?[Mm]\.?)?"
 # SAS also stores a date where its format shows only a part of it, such as the month.
@@ -104,7 +169,7 @@ class Clock:
 
     @property
     def _origin(self) -> int:
-        return 0 if self.sort == "time" else (_EPOCH[self.program] - dt.date(1970, 1, 1)).days * _DAY
+        return 0 if self.sort == "time" else (_EPOCH[self.program] - EPOCH).days * _DAY
 
     @property
     def _step(self) -> int:

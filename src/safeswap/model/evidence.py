@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from safeswap.arrays.names import Names
-from safeswap.arrays.types import Flags, Int64s
-from safeswap.model.audit import Audit, Exchange, undo
+from safeswap.arrays.types import Flags, Int32s, Int64s
+from safeswap.model.audit import Audit, Exchange, move_within, undo
 from safeswap.model.columns import (
     aligned_columns,
     as_codes,
@@ -58,7 +58,10 @@ class PairEvidence(Protocol):
         ...
 
     def count_repeated(self, stage: int) -> int:
-        """Count the places in the pairs of an exchange that go to a record that has one already."""
+        """Count the places in the pairs of an exchange that go to a record that has one already.
+
+        A record of a directed exchange has two, one that takes and one that gives; either without the other counts too.
+        """
         ...
 
     def count_agreeing(self, stage: int, names: Names) -> int:
@@ -71,6 +74,20 @@ class PairEvidence(Protocol):
 
     def count_moved_records(self, stage: int) -> int:
         """Count the records that an exchange changed."""
+        ...
+
+    def count_torn(self, unit: str, names: Names) -> int:
+        """Count the units, such as households, with members that changed and others that did not, or that differ now.
+
+        A unit is the records with one value of an attribute; a missing value names none.
+        """
+        ...
+
+    def count_moved_units(self, unit: str, names: Names) -> int:
+        """Count the cells by some attributes together that have another number of units than before.
+
+        Only records that changed are counted, which is right where no unit is torn.
+        """
         ...
 
     def explains(self, name: str) -> bool:
@@ -104,6 +121,7 @@ class Evidence:
         self._changed: dict[str, Flags | None] = {}
         self._codes: dict[str, tuple[Int64s, Int64s]] = {}
         self._pairs: dict[int, Int64s] = {}
+        self._units: dict[str, tuple[Int64s, Flags, Int32s]] = {}
         self._common: dict[str, tuple[pa.ChunkedArray, pa.ChunkedArray]] = {}
 
     @cached_property
@@ -207,10 +225,13 @@ class Evidence:
 
     def count_repeated(self, stage: int) -> int:
         """Count the places in the pairs that go to a record that has one already."""
-        pairs = self.audit.exchanges[stage].pairs
-        seen = np.zeros(self.audit.records, dtype=np.bool_)
-        seen[pairs.ravel()] = True
-        return pairs.size - int(np.count_nonzero(seen))
+        exchange = self.audit.exchanges[stage]
+        sides = exchange.pairs.T if exchange.directed else (exchange.pairs.ravel(),)
+        flags = np.zeros((len(sides), self.audit.records), dtype=np.bool_)
+        for seen, rows in zip(flags, sides, strict=True):
+            seen[rows] = True
+        one_sided = int(np.count_nonzero(flags[0] ^ flags[-1]))
+        return exchange.pairs.size - int(np.count_nonzero(flags)) + one_sided
 
     def count_agreeing(self, stage: int, names: Names) -> int:
         """Count the pairs that agree in all of these attributes."""
@@ -229,35 +250,95 @@ class Evidence:
                 before, after = self.codes(name)
             else:
                 before = self._codes_at(stage, name)
-                after = swap_pairs(before, self.pairs(exchange))
+                after = move_within(before, self.pairs(exchange), directed=exchange.directed)
             flags |= before != after
         return int(np.count_nonzero(flags))
 
+    def count_torn(self, unit: str, names: Names) -> int:
+        """Count the units of which some members changed and others did not, or which differ now."""
+        order, begins, numbers = self._by_unit(unit)
+        moved, torn = (np.zeros(int(numbers.max(initial=-1)) + 2, dtype=np.bool_) for _ in range(2))
+        moved[numbers[self.rows[order]]] = True  # the last place, of records without a unit, stays False
+        stayed = moved[numbers]
+        stayed[self.rows] = False
+        torn[numbers[stayed]] = True
+        for name in names:
+            codes = self.codes(name)[1][order]
+            torn[numbers[self.rows[order[1:]]][(codes[1:] != codes[:-1]) & ~begins[1:]]] = True
+        return int(np.count_nonzero(torn))
+
+    def count_moved_units(self, unit: str, names: Names) -> int:
+        """Count the cells that have another number of units than before."""
+        order, begins, numbers = self._by_unit(unit)
+        fresh = begins.copy()  # one record of each unit suffices, unless others of it are in another cell
+        for codes in (side[order] for name in names for side in self.codes(name)):
+            fresh[1:] |= codes[1:] != codes[:-1]
+        some = order[fresh]
+        cell = number_cells([np.concatenate([codes[some] for codes in self.codes(name)]) for name in names])
+        sides = np.repeat([0, 1], len(some))
+        units = np.tile(numbers[self.rows[some]].astype(np.int64), 2)
+        first = np.unique(number_cells([units, cell, sides]), return_index=True)[1]
+        counts = np.bincount(cell[first] * 2 + sides[first], minlength=2 * (int(cell.max(initial=-1)) + 1))
+        return int(np.count_nonzero(counts[0::2] != counts[1::2]))
+
+    def _by_unit(self, unit: str) -> tuple[Int64s, Flags, Int32s]:
+        """Return the positions within ``rows`` of those with a unit, sorted by it; where each begins; every unit."""
+        if unit not in self._units:
+            numbers = bit_codes(self.after.table.column(unit)).fill_null(-1).to_numpy()
+            inside = np.flatnonzero(numbers[self.rows] >= 0)
+            codes = numbers[self.rows[inside]]
+            order = np.argsort(codes, kind="stable")
+            ordered = codes[order]
+            begins = np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]
+            self._units[unit] = inside[order], begins, numbers
+        return self._units[unit]
+
     def explains(self, name: str) -> bool:
         """Return True if the pairs lead from the values before to those after."""
-        stages = self._pairs_of(name)
-        if name in self._replaced or (not stages and self.changed(name) is None):
+        stages = self._exchanges_of(name)
+        if self.audit.steps or name in self._replaced or (not stages and self.changed(name) is None):
             return True
         # All rows that changed or took part are in the codes, so no other change is possible.
         before, after = self.codes(name)
-        return bool(np.array_equal(_replay(before, stages), after))
+        return bool(np.array_equal(self._replay(before, stages), after))
 
     def restores(self, name: str) -> bool:
         """Return True if undoing gives the values before back."""
-        stages = self._pairs_of(name)
-        if not stages and self.changed(name) is None:
+        stages = self._exchanges_of(name)
+        if not stages and not self.audit.steps and self.changed(name) is None:
             return True
-        if name in self._replaced:
-            return _restores(self, name)
+        if self.audit.steps or name in self._replaced:
+            return self._undone(name)
         before, after = self.codes(name)
-        return bool(np.array_equal(_replay(after, stages[::-1]), before))
+        return bool(np.array_equal(self._replay(after, stages[::-1], back=True), before))
+
+    def _undone(self, name: str) -> bool:
+        """Return whether undoing restores the column, tested on the file itself."""
+        if self._restored is None:
+            return False
+        before, after = self.before.table.column(name), self._restored.table.column(name)
+        return not flag_changes(*aligned_columns(before, after)).any()
+
+    @cached_property
+    def _restored(self) -> Microdata | None:
+        """The file after with everything undone; None if a value that was not replaced does not fit the old type."""
+        try:
+            return undo(self.after, self.audit)
+        except pa.ArrowInvalid:
+            return None
 
     @cached_property
     def _replaced(self) -> set[str]:
         return {replacement.attribute for replacement in self.audit.replacements}
 
-    def _pairs_of(self, name: str) -> list[Int64s]:
-        return [self.pairs(exchange) for exchange in self.audit.exchanges if name in exchange.attributes]
+    def _exchanges_of(self, name: str) -> list[Exchange]:
+        return [exchange for exchange in self.audit.exchanges if name in exchange.attributes]
+
+    def _replay(self, codes: Int64s, exchanges: list[Exchange], *, back: bool = False) -> Int64s:
+        for exchange in exchanges:
+            pairs = self.pairs(exchange)
+            codes = move_within(codes, pairs[:, ::-1] if back else pairs, directed=exchange.directed)
+        return codes
 
     def _agree(self, stage: int, name: str) -> Flags:
         codes, pairs = self._codes_at(stage, name), self.pairs(self.audit.exchanges[stage])
@@ -266,8 +347,8 @@ class Evidence:
 
     def _codes_at(self, stage: int, name: str) -> Int64s:
         """Return the codes of an attribute just before an exchange."""
-        earlier = [self.pairs(exchange) for exchange in self.audit.exchanges[:stage] if name in exchange.attributes]
-        return _replay(self.codes(name)[0], earlier)
+        earlier = [exchange for exchange in self.audit.exchanges[:stage] if name in exchange.attributes]
+        return self._replay(self.codes(name)[0], earlier)
 
     def _aligned(self, name: str) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
         """Return both columns in full; common dictionary codes are cached, since finding them is expensive."""
@@ -280,30 +361,6 @@ class Evidence:
 
     def _columns(self, name: str) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
         return self.before.table.column(name), self.after.table.column(name)
-
-
-def swap_pairs(values: npt.NDArray[Any], pairs: Int64s) -> npt.NDArray[Any]:
-    """Return a copy with the values of each pair of positions swapped."""
-    result = values.copy()
-    result[pairs[:, 0]] = values[pairs[:, 1]]
-    result[pairs[:, 1]] = values[pairs[:, 0]]
-    return result
-
-
-def _restores(evidence: Evidence, name: str) -> bool:
-    """Return whether undoing restores the column, tested on the file itself."""
-    before = evidence.before.table.column(name)
-    try:
-        after = undo(evidence.after, evidence.audit).table.column(name)
-    except pa.ArrowInvalid:  # a value that was not replaced does not fit the old type
-        return False
-    return not flag_changes(*aligned_columns(before, after)).any()
-
-
-def _replay(codes: Int64s, stages: list[Int64s]) -> Int64s:
-    for pairs in stages:
-        codes = swap_pairs(codes, pairs)
-    return codes
 
 
 def bit_codes(column: pa.ChunkedArray) -> pa.ChunkedArray:

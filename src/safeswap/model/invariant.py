@@ -15,7 +15,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from safeswap.arrays.names import Names
 from safeswap.model.audit import Audit
@@ -40,6 +40,9 @@ class Finding:
 
 class Invariant(ABC):
     """A promise that can be checked. Subclasses state the promise and find violations."""
+
+    is_about_result: ClassVar[bool] = False
+    """Whether it speaks of the file after alone: anyone who has that can count it, and a later step may break it."""
 
     @property
     @abstractmethod
@@ -121,6 +124,11 @@ class PairPromise(Invariant):
     @abstractmethod
     def problem(self, evidence: PairEvidence) -> str:
         """Describe the violation in plain words, without a value of a record; empty if there is none."""
+
+    @property
+    def unit(self) -> str:
+        """The attribute that numbers the units it speaks of, such as households; empty if these are records."""
+        return ""
 
     def found_in(self, evidence: PairEvidence) -> Finding:
         """Check the promise on evidence of any engine."""

@@ -17,17 +17,17 @@ import hashlib
 import json
 import os
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from safeswap.arrays.keyed import derive, draw_chunks, text_blocks
+from safeswap.arrays.keyed import MISSING, NUMBER, derive, draw_chunks, text_blocks, value_blocks
 from safeswap.arrays.sketch import (
     ALARM_SHARE,
     CELLS,
@@ -44,7 +44,7 @@ from safeswap.errors import InputError
 from safeswap.model.audit import Audit
 from safeswap.model.columns import same_memory
 from safeswap.model.masked import Masked
-from safeswap.model.microdata import Microdata, unify_dictionaries
+from safeswap.model.microdata import Microdata, share_dictionary
 from safeswap.model.schema import Kind
 
 # A value has the same keyed word wherever it occurs: 1, 1.0 and "1" are one value, and so is a text in any column
@@ -56,8 +56,8 @@ Words: TypeAlias = npt.NDArray[np.uint64]
 Identifiers: TypeAlias = tuple[Words, Words]
 """The lowest words of a file's identifiers, ascending, and the ceiling below which all are listed."""
 
-_NUMBER, _MISSING = np.uint64(4 << 56), np.uint64(5 << 56)  # block tags that keyed draws do not use
 _IDENTIFIERS = 2048
+_TEXTS_AT_ONCE = 1 << 17
 _NOT_CONTENT = (Kind.IDENTIFIER, Kind.HOUSEHOLD)
 # A numbering: whole numbers with few gaps, and more of them than a classification has.
 _FEWEST_NUMBERS, _SHARE_OF_RECORDS, _LONGEST_SPAN, _FILLED = 300, 0.02, 1.3, 0.9
@@ -121,12 +121,12 @@ def _hash_content(data: Microdata, names: Sequence[str], key: bytes) -> Words:
 def _hash_column(data: Microdata, name: str, key: bytes) -> Words:
     """Return a keyed word per record, by the codes of a column of text."""
     column = data.table.column(name)
-    if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+    is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+    is_number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+    if is_number or (is_text and data.cached_codes(name) is None and _is_mostly_distinct(column)):
         return hash_values(column, key)
     coded = data.coded(name)
-    levels = np.append(_hash_levels(coded.levels, key), _hash_numbers(np.array([np.nan]), key))
-    words: Words = levels[coded.codes]
-    return words
+    return _with_missing(_hash_levels(coded.levels, key), key).take(coded.codes)
 
 
 def sketch_identifiers(data: Microdata, secret: bytes) -> Identifiers:
@@ -160,7 +160,18 @@ def _digest(words: Words, key: bytes) -> str:
     return hashlib.sha256(key + words.tobytes()).hexdigest()
 
 
-def hash_values(column: pa.ChunkedArray, key: bytes) -> Words:
+class Spelling(NamedTuple):
+    """The spelling in which texts are hashed. The compiled form, where there is one, is for plain short texts."""
+
+    rewrite: Callable[[pa.Array], pa.Array] = lambda text: text
+    folds: bool = False
+    is_compiled: bool = True
+
+
+AS_WRITTEN = Spelling()
+
+
+def hash_values(column: pa.ChunkedArray, key: bytes, spelling: Spelling = AS_WRITTEN) -> Words:
     """Return a keyed word per record.
 
     >>> one, other = (
@@ -176,17 +187,29 @@ def hash_values(column: pa.ChunkedArray, key: bytes) -> Words:
     if not pa.types.is_dictionary(kind):
         text = _as_text(column)
         if _is_mostly_distinct(text):  # looking each value up would cost more than hashing it
-            return _hash_levels(text.combine_chunks(), key)
+            return _hash_texts(text, key, spelling)
         column = text.dictionary_encode()
-    coded = unify_dictionaries(column)
+    coded = share_dictionary(column)
     if not len(coded):
         return np.empty(0, dtype=np.uint64)
-    coded = coded.combine_chunks()
-    coded = coded.chunk(0) if isinstance(coded, pa.ChunkedArray) else coded
-    levels = np.append(_hash_levels(coded.dictionary, key), _hash_numbers(np.array([np.nan]), key))
-    codes = coded.indices.cast(pa.int64()).fill_null(len(levels) - 1).to_numpy(zero_copy_only=False)
-    words: Words = levels[codes]
+    levels = _with_missing(_hash_levels(coded.chunk(0).dictionary, key, spelling), key)
+    words = np.empty(len(coded), dtype=np.uint64)
+    start = 0
+    for chunk in coded.chunks:
+        codes = _fill_missing(chunk.indices, len(levels) - 1)
+        levels.take(codes, out=words[start : start + len(chunk)], mode="clip")  # checks and copies nothing
+        start += len(chunk)
     return words
+
+
+def _with_missing(levels: Words, key: bytes) -> Words:
+    return np.append(levels, _hash_numbers(np.array([np.nan]), key))
+
+
+def _fill_missing(codes: pa.Array, missing: int) -> npt.NDArray[Any]:
+    filled = codes.cast(pa.int64()).fill_null(missing) if codes.null_count else codes
+    found: npt.NDArray[Any] = filled.to_numpy(zero_copy_only=False)
+    return found
 
 
 def _is_mostly_distinct(text: pa.ChunkedArray) -> bool:
@@ -194,23 +217,53 @@ def _is_mostly_distinct(text: pa.ChunkedArray) -> bool:
     return bool(2 * len(some.unique()) > len(some))
 
 
-def _hash_levels(levels: pa.Array, key: bytes) -> Words:
+def _hash_levels(levels: pa.Array, key: bytes, spelling: Spelling = AS_WRITTEN) -> Words:
     if pa.types.is_integer(levels.type) or pa.types.is_floating(levels.type):
         return _hash_numbers(_as_floats(pa.chunked_array([levels])), key)
-    return _hash_texts(pa.chunked_array([levels]), key)
+    return _hash_texts(pa.chunked_array([levels]), key, spelling)
 
 
-def _hash_texts(column: pa.ChunkedArray, key: bytes) -> Words:
-    text = pc.utf8_trim_whitespace(_as_text(column).combine_chunks())
+def _hash_texts(column: pa.ChunkedArray, key: bytes, spelling: Spelling = AS_WRITTEN) -> Words:
+    words = np.empty(len(column), dtype=np.uint64)
+    for start in range(0, len(column), _TEXTS_AT_ONCE):  # copies of the texts are many times as long as their words
+        part = _as_text(column.slice(start, _TEXTS_AT_ONCE)).combine_chunks()
+        words[start : start + len(part)] = _hash_text(part, key, spelling)
+    return words
+
+
+def _hash_text(text: pa.Array, key: bytes, spelling: Spelling) -> Words:
+    blocks = np.zeros((len(text), 2), dtype=np.uint64)
+    left = np.ones(len(text), dtype=np.bool_)
+    if spelling.is_compiled:
+        left = value_blocks(*_content(text), blocks, fold=spelling.folds)
+    if text.null_count:
+        missing = text.is_null().to_numpy(zero_copy_only=False)
+        blocks[missing] = (np.uint64(0), MISSING)
+        left &= ~missing
+    if left.all():
+        return _hash_rewritten(spelling.rewrite(text), key)
+    words = _encrypt(blocks, key)
+    if left.any():
+        words[left] = _hash_rewritten(spelling.rewrite(text.filter(pa.array(left))), key)
+    return words
+
+
+def _hash_rewritten(text: pa.Array, key: bytes) -> Words:
+    """Hash texts in steps that take any text; :func:`value_blocks` is faster and gives the same."""
+    text = pc.utf8_trim_whitespace(text)
     numbers = _parse(text)
     words = _hash_numbers(numbers, key)
     wordy = np.isnan(numbers) & text.is_valid().to_numpy(zero_copy_only=False)
     if wordy.any():
-        rest = text.filter(pa.array(wordy)).cast(pa.large_string())
-        offsets = np.frombuffer(rest.buffers()[1], np.int64)[rest.offset : rest.offset + len(rest) + 1]
-        blocks = text_blocks(offsets, np.frombuffer(rest.buffers()[2] or b"", np.uint8), derive(key, "long texts"))
-        words[wordy] = _encrypt(blocks, key)
+        rest = text.filter(pa.array(wordy))
+        words[wordy] = _encrypt(text_blocks(*_content(rest), derive(key, "long texts")), key)
     return words
+
+
+def _content(text: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
+    """Return where each text begins and ends, and the bytes of all."""
+    offsets = np.frombuffer(text.buffers()[1], np.int64)[text.offset : text.offset + len(text) + 1]
+    return offsets, np.frombuffer(text.buffers()[2] or b"", np.uint8)
 
 
 def _parse(text: pa.Array) -> npt.NDArray[np.float64]:
@@ -227,7 +280,8 @@ def _parse(text: pa.Array) -> npt.NDArray[np.float64]:
 
 def _as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
-        return pa.chunked_array([[None if value is None else value.hex() for value in column.to_pylist()]], pa.string())
+        texts = [None if value is None else value.hex() for value in column.to_pylist()]
+        return pa.chunked_array([texts], pa.large_string())
     return column.cast(pa.large_string())
 
 
@@ -239,8 +293,8 @@ def _as_floats(column: pa.ChunkedArray) -> npt.NDArray[np.float64]:
 def _hash_numbers(numbers: npt.NDArray[np.float64], key: bytes) -> Words:
     """Return a word per number; missing and NaN have their own, and -0 is 0."""
     blocks = np.empty((len(numbers), 2), dtype=np.uint64)
-    blocks[:, 0], blocks[:, 1] = (numbers + 0.0).view(np.uint64), _NUMBER
-    blocks[np.isnan(numbers)] = (np.uint64(0), _MISSING)
+    blocks[:, 0], blocks[:, 1] = (numbers + 0.0).view(np.uint64), NUMBER
+    blocks[np.isnan(numbers)] = (np.uint64(0), MISSING)
     return _encrypt(blocks, key)
 
 
@@ -441,8 +495,8 @@ def make_entry(masked: Masked, secret: bytes, *, drop: Sequence[str] = (), origi
 
 def changed_attributes(audit: Audit) -> tuple[str, ...]:
     """Return the attributes that a masking changed."""
-    exchanged = (name for exchange in audit.exchanges for name in exchange.attributes)
-    return tuple(dict.fromkeys((*exchanged, *(each.attribute for each in audit.replacements))))
+    exchanged = (name for exchange in audit.all_exchanges for name in exchange.attributes)
+    return tuple(dict.fromkeys((*exchanged, *(each.attribute for each in audit.all_replacements))))
 
 
 def digest_columns(data: Microdata, names: Sequence[str], secret: bytes) -> dict[str, str]:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from safeswap.arrays import keyed
+from safeswap.errors import SpecError
 from safeswap.model.audit import Audit, undo
 from safeswap.model.checked import check_types
 from safeswap.model.invariant import Finding
@@ -28,6 +33,7 @@ class Masked:
     spec: MaskSpec
     plan: Plan
     audit: Audit
+    parts: tuple[Masked, ...] = field(default=(), repr=False)
 
     @classmethod
     @check_types
@@ -47,10 +53,34 @@ class Masked:
         return cls(original=original, data=data, spec=spec, plan=plan, audit=audit)
 
     def __post_init__(self) -> None:
-        changed = self.audit.changed_attributes
-        step = PastStep(method=self.audit.method, attributes=changed, releasable=self.audit.releasable)
-        data = add_step(self.original, step, self.data) if changed else replace(self.data, past=self.original.past)
+        data = replace(self.data, past=self.original.past)
+        for audit in self.audit.single:
+            if changed := audit.changed_attributes:
+                step = PastStep(method=audit.method, attributes=changed, releasable=audit.releasable)
+                data = add_step(replace(self.original, past=data.past), step, data)
         object.__setattr__(self, "data", data)
+
+    @property
+    def stages(self) -> tuple[Masked, ...]:
+        """The masking by each step of a pipeline; otherwise this masking alone."""
+        return self.parts or (self,)
+
+    @cached_property
+    def account(self) -> Any:
+        """What was done, relative to the original: ``changes``, ``statements``, ``findings`` and ``flags``."""
+        # By name: what a masking did is told in terms of all methods, which are above the values.
+        return import_module("safeswap.pipelines.account").account_for(self)
+
+    @property
+    def changes(self) -> Any:
+        """What happened to each column, all steps together; it prints as a table."""
+        return self.account.changes
+
+    @check_types
+    def with_parts(self, parts: tuple[Masked, ...]) -> Masked:
+        """Return the masking with the stages of its pipeline, and the number of records that they touched."""
+        made = int(np.count_nonzero(self.audit.touched()))
+        return replace(self, parts=parts, audit=replace(self.audit, made=made, asked=made, feasible=made))
 
     def __repr__(self) -> str:
         stamp = f", {self.audit.stamp}" if self.audit.stamp else ""
@@ -62,6 +92,17 @@ class Masked:
         """Restore the original exactly, from the masked data and the audit record."""
         # A masking may change the description of attributes; restore that too.
         return replace(undo(self.data, self.audit), schema=self.original.schema)
+
+    @check_types
+    def undo_to(self, number: int) -> Microdata:
+        """Return the file as it was after that many steps of the pipeline; 0 is the original."""
+        if not 0 <= number <= len(self.stages):
+            raise SpecError(
+                f"the masking has {plural(len(self.stages), 'step')}: there is no file after {number}",
+                code="no-such-step",
+                hint="0 is the original",
+            )
+        return self.original if number == 0 else self.stages[number - 1].data
 
     @check_types
     def with_past(self, steps: tuple[PastStep, ...]) -> Masked:

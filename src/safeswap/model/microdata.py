@@ -20,6 +20,9 @@ from safeswap.model.text import plural
 _WORTH_A_TABLE = 1 << 17
 """Above this many records, loading compiled code to number them pays off."""
 
+_LOOKED_AT = 4
+"""Of a column in question as many records are looked at first as the values asked for, times this."""
+
 _TABLE_COST = 4
 """Coding by a table takes NumPy as long as so many simple passes."""
 
@@ -128,6 +131,20 @@ class Microdata:
         return int(np.count_nonzero(seen[:-1]))
 
     @check_types
+    def has_more_values(self, name: str, number: int) -> bool:
+        """Return whether more than so many values of a column occur; where the first records show it, without coding.
+
+        >>> from safeswap.model.schema import Attribute
+        >>> data = Microdata(pa.table({"a": ["x", "y", "x"]}), Schema(attributes=(Attribute(name="a"),)))
+        >>> data.has_more_values("a", 1), data.has_more_values("a", 2)
+        (True, False)
+        """
+        self.schema[name]  # raises for an unknown attribute
+        first = self.table.column(name).slice(0, min(len(self), _LOOKED_AT * number))
+        is_plain = name not in self._coded and not pa.types.is_dictionary(first.type)
+        return (is_plain and len(first.drop_null().unique()) > number) or self.count_distinct(name) > number
+
+    @check_types
     def is_constant(self, name: str) -> bool:
         """Return whether all records have the same value; unused levels do not matter."""
         codes = self.coded(name).codes
@@ -182,9 +199,8 @@ def code_column(column: pa.ChunkedArray) -> Coded:
         return _code_short_integers(column)
     if pa.types.is_signed_integer(column.type) and not column.null_count and len(column) > _WORTH_A_TABLE:
         return _code_long_integers(column)
-    if not pa.types.is_dictionary(column.type):
-        column = column.dictionary_encode()
-    column = share_dictionary(column)
+    is_new = not pa.types.is_dictionary(column.type)
+    column = column.dictionary_encode() if is_new else share_dictionary(column)
     chunks = column.chunks
     levels = chunks[0].dictionary if chunks else pa.array([], type=column.type.value_type)
     has_missing = column.null_count > 0
@@ -201,7 +217,7 @@ def code_column(column: pa.ChunkedArray) -> Coded:
             )
         codes[start : start + len(chunk)] = indices.to_numpy(zero_copy_only=False)
         start += len(chunk)
-    return _compact(codes, levels, has_missing=has_missing)
+    return Coded(codes, levels, has_missing) if is_new else _compact(codes, levels, has_missing=has_missing)
 
 
 def _code_short_integers(column: pa.ChunkedArray) -> Coded:

@@ -1,12 +1,14 @@
 """Read numbers from a column, and write changed numbers back in the form that the column has.
 
 Numbers in a text file are text. They are parsed where a method needs them; unchanged values stay as they are, to the
-last character, and changed ones are written with as many decimals as the column has.
+last character, and changed ones are written with as many decimals as the column has. A date is its number of days, and
+a changed one is a whole day again.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -15,8 +17,9 @@ from safeswap.arrays.types import Flags, Floats, Rows
 from safeswap.errors import InputError, SpecError
 from safeswap.model.audit import Replacement
 from safeswap.model.columns import decode_dictionary, flag_changes, missing_codes, rank_column, to_bits, to_numbers
+from safeswap.model.dates import EPOCH, from_days, parse_date
 from safeswap.model.microdata import Microdata
-from safeswap.model.schema import Kind
+from safeswap.model.schema import Attribute, Kind
 from safeswap.model.text import plural
 
 MOST_DECIMALS = 9
@@ -24,6 +27,7 @@ MOST_DECIMALS = 9
 
 _EXACT = 2.0**53
 _FEW = 1_000
+_RUN = 1 << 14
 
 
 def finite_numbers(data: Microdata, name: str) -> Floats:
@@ -60,14 +64,15 @@ def decimals_of(values: Floats) -> int | None:
     >>> decimals_of(np.array([1.0, 2.5, np.nan])), decimals_of(np.array([7.0])), decimals_of(np.array([1 / 3]))
     (1, 0, None)
     """
-    known = values[~np.isnan(values)]
+    missing = np.isnan(values)
+    known = values[~missing] if missing.any() else values
     largest = max(known.max(initial=0.0), -known.min(initial=0.0))
-    few = known[:_FEW]
+    # Most columns show in their first values how many decimals they need at least; short runs stay in the cache.
+    runs = np.split(known, range(_FEW, len(known), _RUN))
     for decimals in range(MOST_DECIMALS + 1):
         if decimals and largest * 10.0**decimals >= _EXACT:
             return None
-        # Most columns show in their first values how many decimals they need at least.
-        if all((np.round(some, decimals) == some).all() for some in (few, known)):
+        if all((np.round(some, decimals) == some).all() for some in runs):
             return decimals
     return None
 
@@ -106,31 +111,61 @@ def changed_numbers(
     return write_numbers(data, name, values, before, places=places, written=written)
 
 
+def _write_days(name: str, numbers: Floats, kind: pa.DataType) -> pa.Array:
+    """Return day numbers as dates of the column's type; refuse days that a type counting nanoseconds cannot hold."""
+    try:
+        return from_days(numbers, kind)
+    except pa.ArrowInvalid:
+        raise InputError(
+            f"masking moves dates of {name!r} out of the years 1677 to 2262, which are all that its type can hold",
+            code="out-of-range",
+            hint="store the column as dates or as timestamps in microseconds, or ask for smaller changes",
+            attribute=name,
+        ) from None
+
+
 def write_numbers(
-    data: Microdata, name: str, values: Floats, before: Floats, *, places: int | None, written: Flags | None = None
+    data: Microdata,
+    name: str,
+    values: Floats,
+    before: Floats,
+    *,
+    places: int | None,
+    written: Flags | Literal[True] | None = None,
 ) -> Change:
     """Write numbers to a column as :func:`changed_numbers` does, with these decimals; None: as they are.
+
+    ``written`` may be True for all rows.
 
     A part of a file is written as the whole would be, if its decimals are those of the whole.
     """
     column = data.table.column(name)
-    rounded = (values if places is None else np.round(values, places)) + 0.0  # no negative zero
-    rounded = _avoid_codes(rounded, before, data.schema[name].missing, places)
-    known = ~np.isnan(before)
-    rows = np.flatnonzero(known & ((rounded != before) if written is None else ((rounded != before) | written)))
+    is_date = data.schema[name].kind is Kind.DATE
+    places = 0 if is_date else places
+    rounded = values.copy() if places is None else np.round(values, places)
+    rounded += 0.0  # no negative zero
+    rounded = _avoid_codes(rounded, before, _missing_numbers(data.schema[name]), places)
+    flags = ~np.isnan(before)
+    if written is not True:
+        flags &= (rounded != before) if written is None else ((rounded != before) | written)
+    everywhere = bool(flags.all())
+    rows = np.arange(len(flags)) if everywhere else np.flatnonzero(flags)
     if not len(rows):
         return Change(column=column, replacement=None)
-    everywhere = len(rows) == len(column)
-    made, same_type = _cast_like(column.type, rounded if everywhere else rounded[rows])
+    written_now = rounded if everywhere else rounded[rows]
+    if is_date:
+        made, same_type = _write_days(name, written_now, column.type), not pa.types.is_dictionary(column.type)
+    else:
+        made, same_type = _cast_like(column.type, written_now)
     if same_type:
         old = (column if everywhere else column.take(pa.array(rows))).combine_chunks()
         differs = flag_changes(*(to_bits(pa.chunked_array([side])) for side in (old, made)))
-        if not differs.all():
-            rows, made, old = rows[differs], made.filter(pa.array(differs)), old.filter(pa.array(differs))
-        if not len(rows):
+        if not differs.any():
             return Change(column=column, replacement=None)
-        replaced = Replacement(attribute=name, rows=rows, before=old)
-        return Change(column=replace_rows(column, rows, made), replacement=replaced)
+        changed = pa.chunked_array([made]) if everywhere else replace_rows(column, rows, made)
+        if not differs.all():
+            rows, old = np.flatnonzero(differs) if everywhere else rows[differs], _take_flagged(old, differs)
+        return Change(column=changed, replacement=Replacement(attribute=name, rows=rows, before=old))
     # Another type: the whole old column is kept, since values of the new type need not fit the old one.
     whole = pa.concat_arrays(column.chunks) if column.num_chunks != 1 else column.chunk(0)
     every_row = np.arange(len(column), dtype=np.int64)
@@ -171,6 +206,13 @@ def replace_rows(column: pa.ChunkedArray, rows: Rows, values: pa.Array) -> pa.Ch
     return pa.chunked_array([*column.chunks, values], type=column.type).take(pa.array(source))
 
 
+def _take_flagged(values: pa.Array, flags: Flags) -> pa.Array:
+    """Return the flagged values; those of plain numbers by NumPy, in a third of the time."""
+    if _is_plain_number(values.type) and not values.null_count:
+        return pa.array(values.to_numpy()[flags], type=values.type)
+    return values.filter(pa.array(flags))
+
+
 def _is_plain_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_float32(kind) or pa.types.is_float64(kind))
 
@@ -193,12 +235,23 @@ def _cast_like(kind: pa.DataType, values: Floats) -> tuple[pa.Array, bool]:
     return numbers_now, False
 
 
-def _avoid_codes(values: Floats, before: Floats, codes: tuple[str, ...], places: int | None) -> Floats:
-    for text in codes:
-        try:
-            code = float(text)
-        except ValueError:
-            continue
+def _missing_numbers(attribute: Attribute) -> list[float]:
+    """Return the missing codes that are numbers, or days of dates."""
+    found = []
+    for text in attribute.missing:
+        if attribute.kind is Kind.DATE:
+            date = parse_date(text)
+            found += [] if date is None else [float((date - EPOCH).days)]
+        else:
+            try:
+                found.append(float(text))
+            except ValueError:
+                continue
+    return found
+
+
+def _avoid_codes(values: Floats, before: Floats, codes: list[float], places: int | None) -> Floats:
+    for code in codes:
         hit = (values == code) & (before != code)
         values = np.where(hit, code + (np.spacing(code) if places is None else 10.0**-places), values)
     return values

@@ -88,3 +88,9 @@ def feasible_range(feasible: int, at_most: int | None) -> str:
     ('at most 1,200', 'at least 1,200 and at most 1,300')
     """
     return f"at most {feasible:,}" if at_most is None else f"at least {feasible:,} and at most {at_most:,}"
+
+
+def recorded_plan(audit: Any) -> Plan:
+    """Return the plan that a record tells of."""
+    known = {name: getattr(audit, name) for name in ("method", "records", "asked", "feasible", "at_most")}
+    return Plan(**known)

@@ -19,10 +19,11 @@ import pyarrow.compute as pc
 
 from safeswap.arrays.types import Integers
 from safeswap.errors import InternalError, SpecError, UnsafeRelease
+from safeswap.model.columns import missing_codes
 from safeswap.model.key import Key
 from safeswap.model.keyed_order import keyed_order, names_of
 from safeswap.model.microdata import Coded, Microdata, code_column
-from safeswap.model.schema import Attribute, Kind, Schema, level_texts
+from safeswap.model.schema import Attribute, Kind, Schema, household_attributes, level_texts
 
 MOST_LISTED = 10_000
 """A longer list of levels is not useful as documentation; the data have them all."""
@@ -54,11 +55,11 @@ def released_column(data: Microdata, name: str, index: pa.Array, *, as_codes: bo
     column = _plain_column(name, stored)
     kind = column.type
     if _is_text(kind.value_type if pa.types.is_dictionary(kind) else kind):
-        coded = data.coded(name) if stored.type == kind else code_column(column)
         described = attribute.labels or attribute.missing or attribute.levels
-        if not as_codes and stored.type == kind and not described and data.count_distinct(name) > MOST_LISTED:
+        if not as_codes and stored.type == kind and not described and data.has_more_values(name, MOST_LISTED):
             text = column.cast(kind.value_type) if pa.types.is_dictionary(kind) else column
-            return Released(_restrict_attribute(attribute, coded.levels), text.take(index))
+            return Released(_restrict_attribute(attribute, pa.array([], text.type)), text.take(index))
+        coded = data.coded(name) if stored.type == kind else code_column(column)
         levels, order = _canonical_levels(attribute, coded)
         return Released(_restrict_attribute(attribute, levels), _recode(coded, order, levels, index))
     taken = column.take(index)
@@ -157,22 +158,28 @@ _INDEX_COLUMN = re.compile(r"__index_level_\d+__|Unnamed: \d+(_level_\d+|\.\d+)?
 class PublicFacts:
     """The allow-list of facts published with the data. Anything that is not a field here is not published.
 
-    ``rate`` stays None unless the data protection officer decides to publish it.
+    ``rate`` stays None, and ``multipliers`` (by kind of estimate, the factor by which masking enlarges standard errors)
+    empty, unless the data protection officer decides to publish them.
     """
 
     method: str
     records: int
     kept: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()  # a sentence for each released column, for the report
+    states: tuple[tuple[str, str], ...] = ()  # each of them and what became of it in a word, for its picture
     title: str = ""
     date: str = ""
     rate: float | None = None
+    multipliers: tuple[tuple[str, float], ...] = ()
     tolerance: int = 3
     product: str = "safeswap"
     version: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, without unset fields."""
-        stated = {"title": self.title, "date": self.date, "rate": self.rate}
+        stated: dict[str, Any] = {"title": self.title, "date": self.date, "rate": self.rate}
+        if self.multipliers:
+            stated["error_multipliers"] = dict(self.multipliers)
         always = {"product": self.product, "version": self.version, "method": self.method}
         counted = {"kept_exactly": list(self.kept), "records": self.records, "tolerance": self.tolerance}
         return {**always, **counted, **{name: value for name, value in stated.items() if value not in ("", None)}}
@@ -243,7 +250,7 @@ def prepare_release(
     """
     refuse_insecure(key)
     names = released_names(data.schema, identifiers=identifiers, drop=drop)
-    rows = _row_order(data, key, context)
+    rows = _row_order(data, key, context, names)
     index = pa.array(rows)
     with ThreadPoolExecutor(pa.cpu_count()) as threads:
         released = partial(_release_column, data, index=index, key=key, context=context, as_codes=as_codes)
@@ -251,6 +258,21 @@ def prepare_release(
     table = pa.table([c.values for c in columns], names=list(names))
     schema = Schema(name=facts.title, label=facts.title, attributes=tuple(c.attribute for c in columns))
     return Release(table=table, schema=schema, facts=facts), rows
+
+
+def preview_release(data: Microdata, names: Sequence[str], *, facts: PublicFacts) -> Release:
+    """Return the public part with its rows as they are: to describe it, not to be written."""
+    index = pa.array(np.arange(len(data)))
+    columns = []
+    for name in names:
+        attribute = data.schema[name]
+        if attribute.kind in (Kind.IDENTIFIER, Kind.HOUSEHOLD):
+            columns.append(Released(_without_label(attribute), index))
+        else:
+            columns.append(released_column(data, name, index, as_codes=False))
+    table = pa.table([c.values for c in columns], names=list(names))
+    schema = Schema(name=facts.title, label=facts.title, attributes=tuple(c.attribute for c in columns))
+    return Release(table=table, schema=schema, facts=facts)
 
 
 def refuse_insecure(key: Key) -> None:
@@ -263,12 +285,26 @@ def refuse_insecure(key: Key) -> None:
         )
 
 
-def _row_order(data: Microdata, key: Key, context: Sequence[str | int]) -> Integers:
+def _row_order(data: Microdata, key: Key, context: Sequence[str | int], names: Sequence[str]) -> Integers:
+    """Return the rows in an order drawn with the key; where members share attributes, household by household.
+
+    If the number of households is not released, members are not kept together: their places would tell it.
+    """
     identifier = data.schema.identifier
     if identifier is None:
-        return keyed_order(np.arange(len(data)), _derive_key(key, "row-order", *context))
-    column = data.table.column(identifier.name)
-    return keyed_order(names_of(column, _derive_key(key, "mac")), _derive_key(key, "row-order", *context))
+        rows = keyed_order(np.arange(len(data)), _derive_key(key, "row-order", *context))
+    else:
+        column = data.table.column(identifier.name)
+        rows = keyed_order(names_of(column, _derive_key(key, "mac")), _derive_key(key, "row-order", *context))
+    if not household_attributes(data.schema) or all(data.schema[name].kind is not Kind.HOUSEHOLD for name in names):
+        return rows
+    from safeswap.model.households import find_households, number_units
+
+    homes = find_households(data)
+    units = names_of(number_units(data, homes), _derive_key(key, "mac"))
+    place = np.empty(len(homes), dtype=np.int64)
+    place[keyed_order(units, _derive_key(key, "household-order", *context))] = np.arange(len(homes))
+    return rows[np.argsort(place[homes.of_record[rows]], kind="stable")]
 
 
 def _release_column(
@@ -281,6 +317,9 @@ def _release_column(
         )
     if attribute.kind is Kind.HOUSEHOLD:
         derived = _derive_key(key, "new-identifiers", attribute.name, *context)
+        if attribute.missing:  # persons outside households do not live together
+            outside = missing_codes(data, name)[data.coded(name).codes]
+            column = column.take(pa.array(np.arange(len(column)), mask=outside))
         return Released(_without_label(attribute), _renumber(column, derived, _derive_key(key, "mac")).take(index))
     return released_column(data, name, index, as_codes=as_codes)
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar, Literal
 
 import pyarrow as pa
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from safeswap.errors import SpecError
 from safeswap.model.checked import check_types
-from safeswap.model.spec import Strict, spec_error
+from safeswap.model.spec import Stated
 
 
 def level_texts(levels: pa.Array) -> list[str]:
@@ -40,6 +40,10 @@ def _number_text(value: float) -> str:
     return repr(float(value)).removesuffix(".0")
 
 
+BAND_HINT = "band it by year, quarter, month or age first (recode step date_band)"
+"""What to do with a date where categories are needed."""
+
+
 class Kind(StrEnum):
     """The kind of an attribute, in statisticians' terms."""
 
@@ -50,6 +54,7 @@ class Kind(StrEnum):
     WEIGHT = "weight"
     HOUSEHOLD = "household"
     GEOGRAPHY = "geography"
+    DATE = "date"
 
     @property
     def is_categorical(self) -> bool:
@@ -61,16 +66,30 @@ class Kind(StrEnum):
         """True if its values are quantities."""
         return self in (Kind.NUMERIC, Kind.WEIGHT)
 
+    @property
+    def is_measurable(self) -> bool:
+        """True if its values have distances and means: quantities, and dates by their days."""
+        return self.is_numeric or self is Kind.DATE
 
-class Attribute(Strict):
+
+Design = Literal["", "stratum", "psu", "replicate"]
+"""The part of a column in the design of the sample: stratum, primary sampling unit, or a replicate weight."""
+
+
+class Attribute(Stated):
     """The description of one column.
 
     ``levels`` are the values as text, in order if the attribute is ordinal; empty means "those that occur". ``missing``
     lists the codes that mean "no answer". ``hierarchy`` gives, from fine to coarse, a map from each level to its
     parent. ``display`` is the format in which Stata, SPSS or SAS show the column (``F8.2``, ``%td``).
-    ``geography_level`` counts from the coarsest (0, e.g. state) downwards. ``inferred`` marks a kind that was guessed
-    from the data and not yet confirmed.
+    ``geography_level`` counts from the coarsest (0, e.g. state) downwards. ``household`` marks an attribute with one
+    value for all members of a household: methods change it for all of them or for none. ``inferred`` marks a
+    description that was guessed from the data and not yet confirmed. ``design`` is the part of the column in the
+    design of the sample, beside its kind: a stratum and a primary sampling unit may be categories or areas; a
+    replicate weight has the kind weight.
     """
+
+    called: ClassVar[str] = "the attribute"
 
     name: Annotated[str, Field(min_length=1)]
     kind: Kind = Kind.NOMINAL
@@ -82,13 +101,9 @@ class Attribute(Strict):
     hierarchy: tuple[dict[str, str], ...] = ()
     geography_level: Annotated[int, Field(ge=0)] | None = None
     display: str = ""
+    household: bool = False
     inferred: bool = False
-
-    def __init__(self, **values: Any) -> None:
-        try:
-            super().__init__(**values)
-        except ValidationError as error:
-            raise spec_error("the attribute", error) from None
+    design: Design = ""
 
     @model_validator(mode="after")
     def _levels_are_distinct(self) -> Attribute:
@@ -96,8 +111,24 @@ class Attribute(Strict):
             raise ValueError(f"attribute {self.name!r} lists a level twice")
         return self
 
+    @model_validator(mode="after")
+    def _design_suits_kind(self) -> Attribute:
+        if self.design == "replicate" and not self.kind.is_numeric:
+            raise ValueError(f"attribute {self.name!r} is a replicate weight and must have the kind weight")
+        if self.design in ("stratum", "psu") and self.kind in (Kind.IDENTIFIER, Kind.WEIGHT, Kind.DATE):
+            raise ValueError(f"attribute {self.name!r} is {self.kind.value} and cannot be a {self.design}")
+        return self
 
-class Schema(Strict):
+    @model_serializer(mode="wrap")
+    def _omit_no_design(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Descriptions without a design keep their form: digests of studies and runs of earlier versions stay valid.
+        values: dict[str, Any] = write(self)
+        if not values.get("design"):
+            values.pop("design", None)
+        return values
+
+
+class Schema(Stated):
     """The attributes of a file, in column order, the name of the data set and the label of a Stata or SPSS file.
 
     >>> schema = Schema(name="toy", attributes=(Attribute(name="id", kind="identifier"), Attribute(name="Sex")))
@@ -105,15 +136,11 @@ class Schema(Strict):
     (('id', 'Sex'), 'id', 'nominal')
     """
 
+    called: ClassVar[str] = "the schema"
+
     name: str = ""
     label: str = ""
     attributes: tuple[Attribute, ...]
-
-    def __init__(self, **values: Any) -> None:
-        try:
-            super().__init__(**values)
-        except ValidationError as error:
-            raise spec_error("the schema", error) from None
 
     @model_validator(mode="after")
     def _names_are_distinct(self) -> Schema:
@@ -121,6 +148,9 @@ class Schema(Strict):
             raise ValueError("an attribute name occurs twice")
         if sum(a.kind is Kind.IDENTIFIER for a in self.attributes) > 1:
             raise ValueError("there can be one identifier only")
+        for part in ("stratum", "psu"):
+            if sum(a.design == part for a in self.attributes) > 1:
+                raise ValueError(f"there can be one {part} only; combine them into one column first")
         return self
 
     @property
@@ -138,6 +168,11 @@ class Schema(Strict):
         """The names of the attributes from which cells are formed by default."""
         return tuple(a.name for a in self.attributes if a.kind.is_categorical)
 
+    @property
+    def weight(self) -> Attribute | None:
+        """The survey weight: the first attribute of that kind that is no replicate weight."""
+        return next((a for a in self.attributes if a.kind is Kind.WEIGHT and a.design != "replicate"), None)
+
     @cached_property
     def _by_name(self) -> dict[str, Attribute]:
         return {attribute.name: attribute for attribute in self.attributes}
@@ -151,7 +186,7 @@ class Schema(Strict):
         raise SpecError(
             f"there is no attribute {name!r}" if isinstance(name, str | int) else "attributes are looked up by name",
             code="unknown-attribute",
-            hint=_attribute_hint(name, self.names),
+            hint=attribute_hint(name, self.names),
             attribute=name if isinstance(name, str) else type(name).__name__,
         )
 
@@ -159,6 +194,11 @@ class Schema(Strict):
     def iter_kind(self, kind: Kind) -> Iterator[Attribute]:
         """Iterate over the attributes of one kind, in column order."""
         return (a for a in self.attributes if a.kind is kind)
+
+    @check_types
+    def select(self, names: Sequence[str]) -> Schema:
+        """Return the schema of some attributes, in this order."""
+        return Schema(name=self.name, label=self.label, attributes=tuple(self[name] for name in names))
 
     @check_types
     def replace(self, *attributes: Attribute, name: str | None = None) -> Schema:
@@ -173,7 +213,54 @@ class Schema(Strict):
         )
 
 
-def _attribute_hint(name: object, names: tuple[str, ...]) -> str:
+def attribute_hint(name: object, names: tuple[str, ...]) -> str:
+    """Return what to do about a name that no attribute has."""
     if isinstance(name, int) and str(name) in names:
         return f"names are text, also those of numbered columns: write {str(name)!r}"
     return "the attributes are: " + ", ".join(names[:20]) + (" …" if len(names) > 20 else "")
+
+
+def household_column(schema: Schema) -> str | None:
+    """Return the attribute that numbers the households; None if there is none.
+
+    >>> household_column(Schema(attributes=(Attribute(name="home", kind="household"), Attribute(name="Sex"))))
+    'home'
+    """
+    found = [attribute.name for attribute in schema.iter_kind(Kind.HOUSEHOLD)]
+    if len(found) > 1:
+        raise SpecError(
+            f"{' and '.join(map(repr, found[:2]))} both number households",
+            code="two-households",
+            hint="describe one of them as nominal",
+            attributes=found,
+        )
+    return found[0] if found else None
+
+
+def household_attributes(schema: Schema) -> tuple[str, ...]:
+    """Return the attributes with one value for all members of a household; none if households are not numbered."""
+    marked = tuple(each.name for each in schema.attributes if each.household and each.kind is not Kind.HOUSEHOLD)
+    return marked if marked and household_column(schema) is not None else ()
+
+
+def require_household(schema: Schema) -> str:
+    """Return the attribute that numbers the households; refuse a file without one."""
+    name = household_column(schema)
+    if name is None:
+        raise SpecError(
+            "the file does not say who lives together: no attribute is of kind household",
+            code="no-household",
+            hint='state the column that numbers households: kinds={"hhid": "household"}, or in the schema file',
+        )
+    return name
+
+
+def refuse_date(schema: Schema, name: str) -> None:
+    """Refuse a date where each value would be a category: hardly two records share one."""
+    if schema[name].kind is Kind.DATE:
+        raise SpecError(
+            f"{name!r} is a date: combinations are formed from categorical attributes",
+            code="key-not-categorical",
+            hint=BAND_HINT,
+            attribute=name,
+        )

@@ -19,6 +19,7 @@ from safeswap.model.schema import Schema
 
 if TYPE_CHECKING:
     from safeswap.arrays.cells import JointCounts
+    from safeswap.model.scenario import Resolved
 
 
 class Axis(StrEnum):
@@ -33,7 +34,9 @@ class Comparison:
     """The input of a measure: the file before and after, over stated attributes.
 
     ``touched`` flags the records that took part in the masking, if known. ``only_numbers`` is whether masking changed
-    numeric attributes and no others, where the files at hand do not have all columns.
+    numeric attributes and no others, where the files at hand do not have all columns. ``recoded`` is the file before in
+    the categories of the file after, if the recodes are known; else they are read off the two files. ``scenario`` has
+    the keys of the scenario under which risk is measured.
     """
 
     before: Microdata
@@ -41,6 +44,8 @@ class Comparison:
     attributes: tuple[str, ...]
     touched: npt.NDArray[np.bool_] | None = None
     only_numbers: bool | None = None
+    recoded: Microdata | None = None
+    scenario: Resolved | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -60,18 +65,20 @@ class CountedCells:
     small_cells: npt.NDArray[np.int64]
     small_untouched: npt.NDArray[np.int64]
     untouched: int
-    moved: int
     only_numbers: bool
 
 
 def only_numbers_changed(schema: Schema, changed: Collection[str]) -> bool:
-    """Return whether attributes changed, and all that did are numeric."""
-    return bool(changed) and all(schema[name].kind.is_numeric for name in changed)
+    """Return whether attributes changed, and all that did are numbers or dates."""
+    return bool(changed) and all(schema[name].kind.is_measurable for name in changed)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Score:
-    """One figure. Smaller is better on both axes; for signed measures, the smaller magnitude."""
+    """One figure. Smaller is better on both axes; for signed measures, the smaller magnitude.
+
+    A figure under a ``scenario`` has its name, and ``before``, the value of the original under the same scenario.
+    """
 
     measure: str
     axis: Axis
@@ -79,6 +86,8 @@ class Score:
     sentence: str
     attributes: tuple[str, ...] = ()
     detail: pa.Table | None = None
+    before: float | None = None
+    scenario: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values; the detail table as rows."""
@@ -86,6 +95,8 @@ class Score:
             "measure": self.measure,
             "axis": self.axis.value,
             "value": self.value,
+            "before": self.before,
+            "scenario": self.scenario,
             "sentence": self.sentence,
             "attributes": list(self.attributes),
             "detail": self.detail.to_pylist() if self.detail is not None else None,
@@ -134,17 +145,25 @@ class Assessment:
 
     def __repr__(self) -> str:
         width = max((len(score.measure) for score in self.scores), default=0)
-        lines = [f"{s.measure:<{width}}  {s.axis.value:<10}  {s.value:.6g}  {s.sentence}" for s in self.scores]
+        lines = [f"{s.measure:<{width}}  {s.axis.value:<10}  {_figures(s)}  {s.sentence}" for s in self.scores]
         return "\n".join([*lines, *self.left_out_sentences])
 
     def _repr_html_(self) -> str:
         rows = "".join(
-            f"<tr><td>{escape(s.measure)}</td><td>{s.axis.value}</td><td style='text-align:right'>{s.value:.6g}</td>"
+            f"<tr><td>{escape(s.measure)}</td><td>{s.axis.value}</td><td style='text-align:right'>{_figures(s)}</td>"
             f"<td style='text-align:left'>{escape(s.sentence)}</td></tr>"
             for s in self.scores
         )
         table = f"<table><tr><th>measure</th><th>axis</th><th>value</th><th>meaning</th></tr>{rows}</table>"
         return table + "".join(f"<p>{escape(sentence)}</p>" for sentence in self.left_out_sentences)
+
+
+def _figures(score: Score) -> str:
+    """Return the value; under a scenario, with the value before and the scenario's name."""
+    if not score.scenario:
+        return f"{score.value:.6g}"
+    before = "" if score.before is None else f"{score.before:.6g} → "
+    return f"{before}{score.value:.6g} ({escape(score.scenario, quote=False)})"
 
 
 _ROUNDING = 1e-6

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections import Counter
 from collections.abc import Mapping
 from enum import StrEnum
@@ -9,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ModelWrapValidatorHandler,
@@ -20,6 +22,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from safeswap.arrays.names import Names
 from safeswap.errors import SpecError
 from safeswap.model.checked import check_types
+from safeswap.model.dates import parse_date
 
 
 class Role(StrEnum):
@@ -86,16 +89,56 @@ def refuse_other_type(given: Any, taken: Any) -> None:
             refuse_other_type(one, other)
 
 
-class MaskSpec(Strict):
-    """The base of all specifications: frozen, no unknown fields, errors as :class:`SpecError`."""
+def _check_date(value: Any) -> Any:
+    """Return a date as ISO text; TOML has dates of its own."""
+    if type(value) is dt.date:
+        return value.isoformat()
+    if isinstance(value, str) and len(value) == len("2024-02-29") and parse_date(value) is not None:
+        return value
+    raise ValueError("a date such as 2024-02-29 is needed")
 
-    method: ClassVar[str]
+
+IsoDate = Annotated[str, BeforeValidator(_check_date), Field(json_schema_extra={"format": "date"})]
+"""A date as text, such as 2024-02-29."""
+
+
+CATEGORIES = ("nominal", "ordinal", "geography")
+"""The kinds of attribute from which cells are formed."""
+
+
+def takes(*kinds: str, ordered: bool = False, levels_of: str = "") -> Any:
+    """Return what a form has to know of a field that names attributes, or levels of the one in another field.
+
+    ``kinds`` are those of attributes that the field takes. In an ``ordered`` field the order of the names matters.
+    """
+    told = {"kinds": list(kinds) or None, "ordered": ordered or None, "levels_of": levels_of or None}
+    return {name: value for name, value in told.items() if value is not None}
+
+
+class Stated(Strict):
+    """A strict model that refuses invalid values as :class:`SpecError`; ``called`` is its name in the message."""
+
+    called: ClassVar[str]
 
     def __init__(self, **values: Any) -> None:
         try:
             super().__init__(**values)
         except ValidationError as error:
-            raise spec_error(f"the {self.method} specification", error) from None
+            raise spec_error(self._name_in_errors(), error) from None
+
+    @classmethod
+    def _name_in_errors(cls) -> str:
+        return cls.called
+
+
+class MaskSpec(Stated):
+    """The base of all specifications: frozen, no unknown fields, errors as :class:`SpecError`."""
+
+    method: ClassVar[str]
+
+    @classmethod
+    def _name_in_errors(cls) -> str:
+        return f"the {cls.method} specification"
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values with the method's name; ``registry.make_spec`` restores the spec from them."""
@@ -128,7 +171,20 @@ def _describe_problem(problem: Any) -> str:
         return f"give a list, even of one: [{given!r}]"
     if problem["type"] == "string_type" and isinstance(given, int):
         return f"names are text, also those of numbered columns: write {str(given)!r}"
-    return str(problem["msg"]).removeprefix("Value error, ")
+    text = str(problem["msg"]).removeprefix("Value error, ")
+    for pydantic_words, plain in _PLAIN:
+        text = text.replace(pydantic_words, plain)
+    return text
+
+
+_PLAIN = (
+    ("Input should be greater than or equal to", "must be at least"),
+    ("Input should be less than or equal to", "must be at most"),
+    ("Input should be greater than", "must be above"),
+    ("Input should be less than", "must be below"),
+    ("Input should be", "must be"),
+    ("Field required", "is needed"),
+)
 
 
 class Targeting(Strict):
@@ -137,7 +193,13 @@ class Targeting(Strict):
     Such a record is ``weight`` times as likely to be drawn next as one that is not at risk.
     """
 
-    keys: Annotated[Names, Field(description="attributes that form the cells; all categorical ones if omitted")] = ()
+    keys: Annotated[
+        Names,
+        Field(
+            description="attributes that form the cells; all categorical ones if omitted",
+            json_schema_extra=takes(*CATEGORIES),
+        ),
+    ] = ()
     n: Annotated[int, Field(ge=2, description="records in cells with fewer records are at risk")] = 3
     weight: Annotated[
         float,
@@ -148,6 +210,23 @@ class Targeting(Strict):
             description="how many times as likely as others a record at risk is drawn",
         ),
     ] = 10.0
+    scenario: Annotated[
+        str, Field(max_length=200, description="scenario that states the keys, in place of stating them here")
+    ] = ""
+    rule: Annotated[
+        Literal["weight", "pps"],
+        Field(
+            description="weight: records at risk are that many times as likely; pps: in proportion to one plus the "
+            "number of records that their cell lacks of n, those that are certain first"
+        ),
+    ] = "weight"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _reads_scenario(cls, values: Any) -> Any:
+        from safeswap.model.scenario import fill_in  # a scenario is made of specifications itself
+
+        return fill_in(values, keys="names", n="least")
 
 
 class SwapSpec(MaskSpec):
@@ -194,6 +273,30 @@ class SwapSpec(MaskSpec):
         Field(description="if fewer pairs are feasible: refuse, or make as many as possible"),
     ] = "error"
     targeting: Annotated[Targeting | None, Field(description="draw records at risk more often")] = None
+    partner: Annotated[
+        Literal["any", "nearest_weight", "least_bias"],
+        Field(
+            description="partner among the next 50 eligible records: any; the nearest in weight; or the one with which "
+            "weighted sums change least"
+        ),
+    ] = "any"
+    weight: Annotated[
+        str | None,
+        Field(
+            description="survey weight by which partners are chosen; that of the schema if omitted",
+            json_schema_extra=takes("weight", "numeric"),
+        ),
+    ] = None
+
+    @model_validator(mode="after")
+    def _chooses_partners(self) -> SwapSpec:
+        if self.partner == "any" and self.weight is not None:
+            raise ValueError("a weight chooses partners: give partner=nearest_weight or least_bias with it")
+        if self.partner != "any" and self.pairing != "repaired":
+            raise ValueError(f"partner={self.partner} needs pairing=repaired")
+        if self.weight is not None and self.weight in self.swap:
+            raise ValueError(f"the weight {self.weight!r} is swapped itself: it cannot choose partners")
+        return self
 
     @model_validator(mode="after")
     def _is_consistent(self) -> SwapSpec:
@@ -227,6 +330,11 @@ class SwapSpec(MaskSpec):
         assert self.rate is not None  # noqa: S101  (the validator allows exactly one of the two)
         # Rounded before halving: 0.29 × 100 must be 29 and not 28.999…
         return int(round(self.rate * records, 6) // 2)
+
+    @property
+    def treats_together(self) -> bool:
+        """Whether all attributes of a pair are exchanged together."""
+        return self.mode == "simultaneous"
 
     @property
     def stages(self) -> tuple[Names, ...]:

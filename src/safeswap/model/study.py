@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
-from math import comb
-from typing import Annotated, Any, Literal
+from itertools import combinations, product
+from math import comb, prod
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, field_serializer, field_validator, model_validator
 
 from safeswap.arrays.names import Names
 from safeswap.errors import SpecError
 from safeswap.model.checked import check_types
-from safeswap.model.spec import Strict, SwapSpec, spec_error
+from safeswap.model.scenario import Scenario, as_scenario
+from safeswap.model.spec import Stated, SwapSpec
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,21 +80,17 @@ def _check_distinct(names: Names) -> Names:
     return names
 
 
-class ConstraintSet(Strict):
+class ConstraintSet(Stated):
     """A set of constraints under which swaps are tried.
 
     >>> ConstraintSet(fixed=("Sex",), differ=("MS",)).label
     'Sex equal, MS different'
     """
 
+    called: ClassVar[str] = "constraint set"
+
     fixed: Annotated[Names, Field(description="attributes that must be equal within a pair")] = ()
     differ: Annotated[Names, Field(description="attributes that must differ within a pair")] = ()
-
-    def __init__(self, **values: Any) -> None:
-        try:
-            super().__init__(**values)
-        except ValidationError as error:
-            raise spec_error("constraint set", error) from None
 
     @model_validator(mode="after")
     def _does_not_contradict_itself(self) -> ConstraintSet:
@@ -130,13 +127,15 @@ class ConstraintSet(Strict):
         return ", ".join([*(f"{name} equal" for name in self.fixed), *(f"{name} different" for name in self.differ)])
 
 
-class StudySpec(Strict):
+class StudySpec(Stated):
     """Every choice of 1 to ``up_to`` swap attributes × rates × constraint sets × replicates, and how to measure them.
 
     >>> study = StudySpec(attributes=("A", "B", "C"), rates=(0.01, 0.1), replicates=5)
     >>> study.number_of_candidates(("A", "B", "C"))
     60
     """
+
+    called: ClassVar[str] = "study"
 
     attributes: Annotated[
         Names, Field(description="attributes that may be swapped; all categorical ones if omitted")
@@ -168,6 +167,22 @@ class StudySpec(Strict):
     others: Annotated[
         tuple[dict[str, Any], ...], Field(description="further candidates: specifications of any method")
     ] = ()
+    vary: Annotated[
+        tuple[dict[str, Any], ...],
+        Field(
+            description="further candidates of any method: a specification, and `sweep`, the values to try of some of "
+            "its parameters"
+        ),
+    ] = ()
+    swaps: Annotated[
+        bool, Field(description="whether the swaps of the attributes, rates and constraints are tried at all")
+    ] = True
+    first: Annotated[
+        tuple[dict[str, Any], ...], Field(description="steps of a pipeline before what varies, the same for all")
+    ] = ()
+    last: Annotated[
+        tuple[dict[str, Any], ...], Field(description="steps of a pipeline after what varies, the same for all")
+    ] = ()
     risk: Annotated[
         Names, Field(min_length=1, description="risk measures; the first is the vertical axis of the map")
     ] = ("n_rule",)
@@ -175,15 +190,42 @@ class StudySpec(Strict):
         Names, Field(min_length=1, description="distortion measures; the first is the horizontal axis of the map")
     ] = ("hellinger", "total_variation", "entropy_change")
     keys: Annotated[Names, Field(description="attributes that form the cells; all categorical ones if omitted")] = ()
+    scenario: Annotated[
+        Scenario | None,
+        Field(description="who might attack: the keys of the risk measures; the cells stay those of `keys`"),
+    ] = None
     objective: Annotated[str, Field(description="rule of choice: linear:a=2, cap_risk:0.01 or cap_distortion:0.05")] = (
         "linear:a=1"
     )
 
-    def __init__(self, **values: Any) -> None:
-        try:
-            super().__init__(**values)
-        except ValidationError as error:
-            raise spec_error("study", error) from None
+    @model_validator(mode="before")
+    @classmethod
+    def _swaps_are_asked_for(cls, values: Any) -> Any:
+        """Try no swaps where only other methods are to vary, and nothing is said of swaps."""
+        if not isinstance(values, dict) or values.get("vary") in (None, (), []) or "swaps" in values:
+            return values
+        return {**values, "swaps": bool(values.keys() & {"attributes", "up_to", "rates", "constraints"})}
+
+    @field_validator("vary")
+    @classmethod
+    def _sweeps_have_values(cls, varied: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+        for number, values in enumerate(varied, start=1):
+            sweep = values.get("sweep", {})
+            lists = sweep.values() if isinstance(sweep, dict) else [None]
+            if not all(isinstance(each, list | tuple) and each for each in lists):
+                raise ValueError(f"vary {number}: sweep needs lists of values to try, e.g. keep = [0.8, 0.9]")
+        return varied
+
+    @model_validator(mode="before")
+    @classmethod
+    def _reads_scenario(cls, values: Any) -> Any:
+        if not isinstance(values, Mapping) or values.get("scenario") is None:
+            return values
+        return {**values, "scenario": as_scenario(values["scenario"])}
+
+    @field_serializer("scenario")
+    def _write_scenario(self, scenario: Scenario | None) -> dict[str, Any] | None:
+        return None if scenario is None else scenario.as_dict()
 
     @field_validator("rates")
     @classmethod
@@ -208,7 +250,7 @@ class StudySpec(Strict):
     @check_types
     def groups(self, attributes: Names) -> Iterator[tuple[Names, ConstraintSet]]:
         """Yield the choices of swap attributes and constraints; a constrained attribute is not swapped."""
-        for constraint in self.constraints:
+        for constraint in self.constraints if self.swaps else ():
             free = [name for name in attributes if name not in (*constraint.fixed, *constraint.differ)]
             for size in range(1, min(self.up_to, len(free)) + 1):
                 for names in combinations(free, size):
@@ -218,7 +260,7 @@ class StudySpec(Strict):
     def number_of_groups(self, attributes: Names) -> int:
         """Return the number of choices without generating them."""
         total = 0
-        for constraint in self.constraints:
+        for constraint in self.constraints if self.swaps else ():
             free = len(set(attributes) - {*constraint.fixed, *constraint.differ})
             total += sum(comb(free, size) for size in range(1, min(self.up_to, free) + 1))
         return total
@@ -226,7 +268,23 @@ class StudySpec(Strict):
     @check_types
     def number_of_candidates(self, attributes: Names) -> int:
         """Return the number of candidates, known before the study runs."""
-        return (self.number_of_groups(attributes) * len(self.rates) + len(self.others)) * self.replicates
+        stated = len(self.others) + sum(prod(map(len, each.get("sweep", {}).values())) for each in self.vary)
+        return (self.number_of_groups(attributes) * len(self.rates) + stated) * self.replicates
+
+    def stated(self) -> Iterator[tuple[dict[str, Any], str]]:
+        """Yield the specifications of candidates that are not of the grid of swaps, and what tells them apart.
+
+        >>> study = StudySpec(vary=[{"method": "pram", "attributes": ["A"], "sweep": {"keep": [0.8, 0.9]}}])
+        >>> [(values["keep"], label) for values, label in study.stated()]
+        [(0.8, 'keep=0.8'), (0.9, 'keep=0.9')]
+        """
+        yield from ((values, "") for values in self.others)
+        for values in self.vary:
+            sweep = values.get("sweep", {})
+            fixed = {name: value for name, value in values.items() if name != "sweep"}
+            for chosen in product(*sweep.values()):
+                varied = dict(zip(sweep, chosen, strict=True))
+                yield {**fixed, **varied}, ", ".join(f"{name}={value}" for name, value in varied.items())
 
     @check_types
     def swap_spec(self, names: Names, constraint: ConstraintSet, rate: float) -> SwapSpec:

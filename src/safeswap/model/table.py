@@ -15,11 +15,11 @@ import pyarrow as pa
 from safeswap.arrays import cells
 from safeswap.arrays.names import Names
 from safeswap.arrays.table_lines import Axes
-from safeswap.arrays.types import Counts
+from safeswap.arrays.types import Counts, Floats
 from safeswap.errors import InputError, SpecError
-from safeswap.model.columns import rank_columns, ranked_levels
+from safeswap.model.columns import rank_columns, ranked_levels, to_numbers
 from safeswap.model.microdata import Microdata
-from safeswap.model.schema import level_texts
+from safeswap.model.schema import level_texts, refuse_date
 from safeswap.model.text import plural
 
 MOST_CELLS = 1 << 26
@@ -33,6 +33,8 @@ MISSING = "(missing)"
 class CountTable:
     """Counts by some variables, empty cells included. Levels are texts, in the order of the axes of ``counts``.
 
+    ``weighted`` has the sum of the weights of each cell, its estimate in the population, where the file has a weight.
+
     >>> table = CountTable.from_array([[4, 0], [1, 6]], names=("Region", "Sex"))
     >>> table.margin(("Region",)).tolist(), table.small(3).tolist()
     ([4, 7], [[False, False], [True, False]])
@@ -41,6 +43,7 @@ class CountTable:
     names: Names
     levels: tuple[Names, ...]
     counts: Counts
+    weighted: Floats | None = None
 
     @classmethod
     def from_array(
@@ -97,7 +100,7 @@ class CountTable:
 
     def with_counts(self, counts: Counts) -> CountTable:
         """Return the same variables with other counts."""
-        return replace(self, counts=counts)
+        return replace(self, counts=counts, weighted=None)
 
     def __repr__(self) -> str:
         sizes = " × ".join(f"{name} ({size})" for name, size in zip(self.names, self.counts.shape, strict=True))
@@ -190,8 +193,10 @@ def _refuse(bad: npt.NDArray[np.bool_], what: str, code: str, hint: str) -> None
         )
 
 
-def tabulate(data: Microdata, names: Sequence[str]) -> CountTable:
+def tabulate(data: Microdata, names: Sequence[str], *, weighted: bool = False) -> CountTable:
     """Tabulate a file by some attributes, levels in the order of the schema or of the values.
+
+    With ``weighted``, the weights of each cell are summed too, if every record has one that can be used.
 
     >>> from safeswap import datasets
     >>> tabulate(datasets.cps8d(), ["Sex", "Race"]).total
@@ -207,9 +212,21 @@ def tabulate(data: Microdata, names: Sequence[str]) -> CountTable:
         )
     packed, possible = cells.pack(columns, sizes)
     counts = cells.count_dense(packed, possible).astype(np.int64).reshape(sizes)
+    weights = _usable_weights(data) if weighted else None
+    sums: Floats | None = None
+    if weights is not None:
+        sums = np.bincount(packed.astype(np.int64), weights, possible).astype(np.float64).reshape(sizes)
     levels = tuple(tuple(level_texts(ranked_levels(data, name))) for name in names)
     padded = tuple(each + (MISSING,) * (size - len(each)) for each, size in zip(levels, sizes, strict=True))
-    return CountTable(names=tuple(names), levels=padded, counts=counts)
+    return CountTable(names=tuple(names), levels=padded, counts=counts, weighted=sums)
+
+
+def _usable_weights(data: Microdata) -> Floats | None:
+    """Return the weight of each record; None without one, or if some are missing, infinite or not positive."""
+    if data.schema.weight is None:
+        return None
+    found = to_numbers(data, data.schema.weight.name)
+    return found if bool((np.isfinite(found) & (found > 0)).all()) else None
 
 
 def check_table_names(data: Microdata, names: Sequence[str]) -> None:
@@ -220,6 +237,7 @@ def check_table_names(data: Microdata, names: Sequence[str]) -> None:
         )
     for name in names:
         kind = data.schema[name].kind
+        refuse_date(data.schema, name)
         if not kind.is_categorical:
             raise SpecError(
                 f"{name!r} is {kind.value}: a table is formed from categorical attributes",
@@ -239,7 +257,7 @@ def check_tolerance(tolerance: Any) -> None:
         )
 
 
-def long_table(table: CountTable, columns: Mapping[str, Counts]) -> pa.Table:
+def long_table(table: CountTable, columns: Mapping[str, Counts | Floats]) -> pa.Table:
     """Return the cells of a table as rows: a column per variable, then the given figures of each cell.
 
     >>> table = CountTable.from_array([[4, 0]], names=("Region", "Sex"))

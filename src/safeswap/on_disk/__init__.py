@@ -10,7 +10,6 @@
     spark            files on Spark
     value_changes    files whose values a method changes record by record
     cells            two files compared by counts of cells
-    counted_cells    the counting (compiled)
     masking          a masking saved between two commands
     audit_record     the confidential record of a release
 

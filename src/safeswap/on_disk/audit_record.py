@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -16,17 +16,20 @@ import pyarrow as pa
 
 from safeswap.arrays.types import Rows
 from safeswap.errors import InputError
-from safeswap.files.atomic import PRIVATE_FILE
+from safeswap.files.atomic import PRIVATE_DIRECTORY, PRIVATE_FILE
 from safeswap.files.manifest import sum_file
-from safeswap.model.audit import Audit, Exchange, Replacement
+from safeswap.model.audit import Audit, Exchange, Replacement, StepAudit
 from safeswap.model.masked import Masked
 from safeswap.model.schema import Schema
 
 AUDIT = "audit.json"
-AUDIT_FORMAT = "safeswap-audit-1"
+AUDIT_FORMAT, PIPELINE_FORMAT = "safeswap-audit-1", "safeswap-audit-2"
+"""The formats of records of one masking, and of a pipeline."""
 PAIRS = "pairs.parquet"
 ROW_ORDER = "row_order.parquet"
 REPLACED = "replaced-{}.parquet"
+STEP = "step-{}"
+"""The directory of a step's rows in the record of a pipeline."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -43,27 +46,55 @@ class AuditRecord:
 
 def write_audit(masked: Masked, directory: Path, *, row_order: npt.NDArray[Any], notes: Mapping[str, Any]) -> None:
     """Write the record into an existing empty directory; ``notes`` holds the findings of the release step."""
-    _write_rows(directory / PAIRS, _pairs_table(masked.audit))
     _write_rows(directory / ROW_ORDER, pa.table({"row": _narrow(row_order, masked.audit.records)}))
-    for number, each in enumerate(masked.audit.replacements):
-        _write_rows(directory / REPLACED.format(number), pa.table({"row": each.rows, "before": each.before}))
+    for number, audit in enumerate(masked.audit.single, start=1):
+        place = directory / STEP.format(number) if masked.audit.steps else directory
+        place.mkdir(mode=PRIVATE_DIRECTORY, exist_ok=True)
+        for name, table in _row_tables(audit):
+            _write_rows(place / name, table)
     write_audit_json(directory, _audit_as_dict(masked.audit), masked.original.schema, notes=notes)
+
+
+def _row_tables(audit: Audit) -> Iterator[tuple[str, pa.Table]]:
+    """Yield the rows of a single masking by the name of their file."""
+    yield PAIRS, _pairs_table(audit)
+    for count, each in enumerate(audit.replacements):
+        yield REPLACED.format(count), pa.table({"row": each.rows, "before": each.before})
+
+
+def write_pairs(directory: Path, audit: Audit) -> None:
+    """Write the pairs of a masking."""
+    _write_rows(directory / PAIRS, _pairs_table(audit))
+
+
+def dump_audit(audit: Audit) -> tuple[str, dict[str, pa.Table]]:
+    """Return the audit of a single masking as JSON and tables, for a store of another kind than a directory."""
+    return json.dumps(_audit_as_dict(audit), ensure_ascii=False, default=_plain), dict(_row_tables(audit))
+
+
+def load_audit(text: str, tables: Mapping[str, pa.Table]) -> Audit:
+    """Return the audit that :func:`dump_audit` has made."""
+    return _audit_from_dict(json.loads(text), tables)
 
 
 def write_audit_json(directory: Path, audit: Mapping[str, Any], schema: Schema, *, notes: Mapping[str, Any]) -> None:
     """Write the readable part of a record beside its existing files of rows."""
     content = {
-        "format": AUDIT_FORMAT,
+        "format": PIPELINE_FORMAT if audit.get("steps") else AUDIT_FORMAT,
         "confidential": "This record undoes the release. Keep it where the original data are kept.",
         "audit": dict(audit),
         "schema": schema.model_dump(mode="json", exclude_defaults=True),
         "software": software_versions(),
         "notes": dict(notes),
-        "files": {path.name: sum_file(path)[1] for path in sorted(directory.iterdir())},
+        "files": {str(path.relative_to(directory)): sum_file(path)[1] for path in _list_files(directory)},
     }
     (directory / AUDIT).write_text(json.dumps(content, ensure_ascii=False, indent=1, default=_plain) + "\n", "utf-8")
-    for path in directory.iterdir():
+    for path in _list_files(directory):
         path.chmod(PRIVATE_FILE)
+
+
+def _list_files(directory: Path) -> list[Path]:
+    return sorted(path for path in directory.rglob("*") if path.is_file())
 
 
 def read_audit(directory: Path) -> Audit:
@@ -76,8 +107,7 @@ def read_audit_record(directory: Path) -> AuditRecord:
     directory = Path(directory)
     content = read_audit_json(directory)
     try:
-        names = _row_files(content["audit"]["replaced"])
-        names = [name for name in names if name != ROW_ORDER or name in content["files"]]
+        names = [name for name in _row_files(content["audit"]) if name != ROW_ORDER or name in content["files"]]
         intact = {name: sum_file(directory / name)[1] for name in names} == content["files"]
         tables = {name: _read_rows(directory / name) for name in names} if intact else {}
         audit = _audit_from_dict(content["audit"], tables)
@@ -88,8 +118,18 @@ def read_audit_record(directory: Path) -> AuditRecord:
         raise _damaged_record(directory) from None
 
 
-def _row_files(replacements: Sequence[object]) -> list[str]:
-    return [PAIRS, ROW_ORDER, *(REPLACED.format(number) for number in range(len(replacements)))]
+def _row_files(audit: Mapping[str, Any]) -> list[str]:
+    return [ROW_ORDER, *(name for place, each in _placed(audit) for name in _own_files(place, each))]
+
+
+def _placed(audit: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return the single maskings of a record, each with the place of its files."""
+    steps = audit.get("steps")
+    return [(STEP.format(number) + "/", each) for number, each in enumerate(steps, start=1)] if steps else [("", audit)]
+
+
+def _own_files(place: str, audit: Mapping[str, Any]) -> list[str]:
+    return [place + PAIRS, *(place + REPLACED.format(number) for number in range(len(audit["replaced"])))]
 
 
 def read_audit_json(directory: Path) -> dict[str, Any]:
@@ -107,7 +147,11 @@ def read_audit_json(directory: Path) -> dict[str, Any]:
     except (ValueError, RecursionError):
         raise _damaged_record(path.parent) from None
     wanted = {"format", "audit", "schema", "notes", "files"}
-    if not isinstance(content, dict) or not wanted <= content.keys() or content["format"] != AUDIT_FORMAT:
+    if (
+        not isinstance(content, dict)
+        or not wanted <= content.keys()
+        or content["format"] not in (AUDIT_FORMAT, PIPELINE_FORMAT)
+    ):
         raise _damaged_record(path.parent)
     return content
 
@@ -134,24 +178,49 @@ def _audit_as_dict(audit: Audit) -> dict[str, Any]:
         "replicate": audit.replicate,
         "data_name": audit.data_name,
         "facts": dict(audit.facts),
-        "stages": [{"attributes": list(e.attributes), "pairs": len(e.pairs)} for e in audit.exchanges],
+        "stages": [note_exchange(e.attributes, len(e.pairs), directed=e.directed) for e in audit.exchanges],
         "replaced": [each.attribute for each in audit.replacements],
+        **({"steps": [_step_as_dict(step) for step in audit.steps]} if audit.steps else {}),
     }
 
 
-def _audit_from_dict(content: dict[str, Any], tables: Mapping[str, pa.Table]) -> Audit:
-    fields = {name: value for name, value in content.items() if name not in ("stages", "replaced")}
-    stage, row_a, row_b = (_to_rows(tables[PAIRS][name]) for name in ("stage", "row_a", "row_b"))
+def note_exchange(attributes: Sequence[str], pairs: int, *, directed: bool) -> dict[str, Any]:
+    """Return what the readable part of a record says of an exchange.
+
+    >>> note_exchange(["Race"], 7, directed=False)
+    {'attributes': ['Race'], 'pairs': 7}
+    """
+    # Only where it is true: records of pairs are as they always were.
+    return {"attributes": list(attributes), "pairs": pairs, **({"directed": True} if directed else {})}
+
+
+def _step_as_dict(step: StepAudit) -> dict[str, Any]:
+    described = {} if step.schema is None else {"schema": step.schema.model_dump(mode="json", exclude_defaults=True)}
+    return {"name": step.name, **described, **_audit_as_dict(step.audit)}
+
+
+def _audit_from_dict(content: dict[str, Any], tables: Mapping[str, pa.Table], place: str = "") -> Audit:
+    special = ("stages", "replaced", "steps", "name", "schema")
+    fields = {name: value for name, value in content.items() if name not in special}
+    if content.get("steps"):
+        steps = []
+        for inside, step in _placed(content):
+            schema = Schema.model_validate(step["schema"]) if "schema" in step else None
+            audit = _audit_from_dict(dict(step), tables, inside)
+            steps.append(StepAudit(name=step["name"], audit=audit, schema=schema))
+        return Audit(steps=tuple(steps), **fields)
+    stage, row_a, row_b = (_to_rows(tables[place + PAIRS][name]) for name in ("stage", "row_a", "row_b"))
     exchanges = []
     for number, noted in enumerate(content["stages"]):
         chosen = stage == number
         pairs = np.column_stack([row_a[chosen], row_b[chosen]])
         if len(pairs) != noted["pairs"]:
             raise ValueError("pairs are missing")
-        exchanges.append(Exchange(attributes=tuple(noted["attributes"]), pairs=pairs))
+        directed = noted.get("directed", False)
+        exchanges.append(Exchange(attributes=tuple(noted["attributes"]), pairs=pairs, directed=directed))
     replacements = []
     for number, attribute in enumerate(content["replaced"]):
-        table = tables[REPLACED.format(number)]
+        table = tables[place + REPLACED.format(number)]
         before = table["before"].combine_chunks()
         replacements.append(Replacement(attribute=attribute, rows=_to_rows(table["row"]), before=before))
     return Audit(exchanges=tuple(exchanges), replacements=tuple(replacements), **fields)

@@ -2,60 +2,57 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from safeswap.arrays.names import Names
-from safeswap.arrays.types import Codes, Rows
 from safeswap.engines.base import Need
-from safeswap.engines.duckdb.store import limit_bytes
-from safeswap.engines.spilled_cells import SpilledCells, TalliedCells, column_keys, record_words
+from safeswap.engines.spilled_cells import ROWS_COMPARED, ComparedCells, flag_changed
 from safeswap.errors import InputError
 from safeswap.files.atomic import working_directory
-from safeswap.files.coded_columns import code_columns, iter_aligned
 from safeswap.files.infer import resolve_file_schema
 from safeswap.files.parquet import ParquetFiles, open_parquet
 from safeswap.files.splice import CannotSplice, other_chunks
-from safeswap.model.columns import aligned_columns, decode_dictionary, flag_changes
-from safeswap.model.microdata import Coded, Microdata, smallest_code_type
-from safeswap.model.schema import Schema
+from safeswap.measures.base import require_cells
+from safeswap.model.microdata import Microdata
+from safeswap.model.schema import Schema, refuse_date
 from safeswap.model.score import Comparison, CountedCells, only_numbers_changed
 from safeswap.model.text import plural
-from safeswap.on_disk.counted_cells import ChangingColumn, cell_attributes, counted_cells
-from safeswap.on_disk.memory import select_schema
 
 
 def compare_files(
-    before: Path, after: Path, *, attributes: Sequence[str] | None = None, reading: Mapping[str, Any]
+    before: Path,
+    after: Path,
+    *,
+    attributes: Sequence[str] | None = None,
+    also: Sequence[str] = (),
+    reading: Mapping[str, Any],
 ) -> Comparison:
     """Compare the two files over ``attributes``, by default all categorical ones.
 
     Columns with the same bytes on disk are read once. Records correspond by position; changes are looked for in all
-    columns.
+    columns. ``also`` names columns that are read too, as far as the file has them, and form no cells; so is the weight.
     """
-    first, second = open_parquet(before), open_parquet(after)
-    schema = resolve_file_schema(first, **reading)
-    check_alike(first, second)
+    first, second, schema = _open_both(before, after, reading)
     changed = changed_columns(first, second, schema.names)
     own = schema.identifier
     touched = np.zeros(len(first), dtype=np.bool_)
     differing = set()
     for name in changed:
-        flags = _flag_different(first, second, name)
+        batches = zip_batches(first, second, [], [name], rows=ROWS_COMPARED)
+        found = [flag_changed(mine, {name: theirs.column(0)}) for mine, theirs in batches]
+        flags = np.concatenate([np.zeros(0, dtype=np.bool_), *found])
         if own is not None and name == own.name and flags.any():
             raise files_differ_error("the records of the second file have other identifiers, or another order")
         touched |= flags
         differing |= {name} if flags.any() else set()
     names = tuple(attributes) if attributes is not None else schema.categorical
-    described = select_schema(schema, [name for name in schema.names if name in names])
+    weight = () if schema.weight is None else (schema.weight.name,)
+    described = schema.select([name for name in schema.names if name in (*names, *also, *weight)])
     for name in names:
         schema[name]  # an unknown attribute gets its own clear error
     table = first.table(described.names)
@@ -71,12 +68,18 @@ def compare_files(
     )
 
 
-def check_alike(first: ParquetFiles, second: ParquetFiles) -> None:
-    """Refuse files with different numbers of records, or different columns."""
-    if len(first) != len(second) or not first.schema.equals(second.schema):
+def _open_both(
+    before: Path, after: Path, reading: Mapping[str, Any], *, types: bool = True
+) -> tuple[ParquetFiles, ParquetFiles, Schema]:
+    """Open two files; refuse different numbers of records, other columns, or, if asked, other types."""
+    first, second = open_parquet(before), open_parquet(after)
+    schema = resolve_file_schema(first, **reading)
+    same = first.schema.equals(second.schema) if types else first.schema.names == second.schema.names
+    if len(first) != len(second) or not same:
         raise files_differ_error(
             f"the two files do not fit: {plural(len(first), 'record')} and {len(second):,}, or other columns"
         )
+    return first, second, schema
 
 
 def files_differ_error(message: str) -> InputError:
@@ -101,16 +104,6 @@ def changed_columns(first: ParquetFiles, second: ParquetFiles, names: Sequence[s
     return [name for name in names if name in changed]
 
 
-def _flag_different(first: ParquetFiles, second: ParquetFiles, name: str) -> npt.NDArray[np.bool_]:
-    """Flag the records whose value differs, comparing in batches."""
-    flags = np.zeros(len(first), dtype=np.bool_)
-    theirs = second.table([name]).column(0)
-    for start, batch in first.batches([name]):
-        mine = pa.chunked_array([batch.column(0)])
-        flags[start : start + len(mine)] = flag_changes(*aligned_columns(mine, theirs.slice(start, len(mine))))
-    return flags
-
-
 def zip_batches(
     first: ParquetFiles, second: ParquetFiles, names: Sequence[str], changed: Sequence[str], *, rows: int
 ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
@@ -133,98 +126,31 @@ def zip_batches(
 WORTH_COUNTING = 1_000_000
 """From this many records on, counts are compared instead of records, if the measures allow it."""
 
-Changes = tuple[Rows, pa.ChunkedArray]
-"""The records in which a column changed, in ascending order, and their new values."""
-
 
 def count_files(
     before: Path, after: Path, *, attributes: Sequence[str] | None, limit: int, reading: Mapping[str, Any]
-) -> CountedCells | None:
-    """Count the cells of ``attributes``, by default all categorical ones; None if a column has missing values.
-
-    Records correspond by position; one that changed in any column counts as having taken part.
-    """
-    first, second = open_parquet(before), open_parquet(after)
-    schema = resolve_file_schema(first, **reading)
-    check_alike(first, second)
-    names = cell_attributes(schema, attributes)
-    changed = changed_columns(first, second, schema.names)
-    with ThreadPoolExecutor(pa.cpu_count()) as threads:
-        found = dict(zip(changed, threads.map(lambda name: _changes(first, second, name), changed), strict=True))
-    own = schema.identifier
-    if own is not None and own.name in found and len(found[own.name][0]):
-        raise files_differ_error("the records of the second file have other identifiers, or another order")
-    touched = np.zeros(len(first), dtype=np.bool_)
-    for rows, _ in found.values():
-        touched[rows] = True
-    rows = np.flatnonzero(touched)
-    coded = code_columns(first, names)
-    if any(coded[name].has_missing or (name in found and found[name][1].null_count) for name in names):
-        return None
-    columns = {name: _changing_column(coded[name], found.get(name), rows) for name in names}
-    differing = [name for name, (rows_of, _) in found.items() if len(rows_of)]
-    numbers = only_numbers_changed(schema, differing)
-    return counted_cells(schema, names, columns, rows, limit=limit, only_numbers=numbers)
-
-
-def _changes(first: ParquetFiles, second: ParquetFiles, name: str) -> Changes:
-    rows, values = [np.zeros(0, np.int64)], []
-    for start, mine, theirs in iter_aligned(first, second, name):
-        flags = flag_changes(*aligned_columns(pa.chunked_array([mine]), pa.chunked_array([theirs])))
-        found = np.flatnonzero(flags)
-        if len(found):
-            rows.append(found + start)
-            values.append(decode_dictionary(theirs.take(pa.array(found))))
-    kind = first.schema.field(name).type
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return np.concatenate(rows), pa.chunked_array(values, type=kind)
-
-
-def _changing_column(coded: Coded, changes: Changes | None, rows: Rows) -> ChangingColumn:
-    """Return the column with the new codes of ``rows``, which include the changed rows."""
-    if changes is None or not len(changes[0]):
-        return ChangingColumn(before=coded.codes, after=None, cardinality=coded.cardinality)
-    levels, values = coded.levels, changes[1].cast(coded.levels.type).combine_chunks()
-    unknown = pc.unique(values.filter(pc.invert(pc.is_in(values, value_set=levels))))
-    levels = pa.concat_arrays([levels, unknown]) if len(unknown) else levels
-    codes: Codes = coded.codes[rows].astype(smallest_code_type(len(levels)))
-    codes[np.searchsorted(rows, changes[0])] = pc.index_in(values, value_set=levels).to_numpy()
-    return ChangingColumn(before=coded.codes, after=codes, cardinality=len(levels))
-
-
-_ROWS = 1 << 18
-
-
-def count_in_duckdb(
-    before: Path,
-    after: Path,
-    *,
-    attributes: Sequence[str] | None,
-    limit: int,
-    reading: Mapping[str, Any],
-    memory_limit: str = "1GB",
 ) -> CountedCells:
     """Count the cells of ``attributes``, by default all categorical ones; records correspond by position.
 
-    Data that do not fit in memory are spilled to a private temporary directory. Counting needs no database and less
-    than any practical ``memory_limit``; an invalid limit is refused all the same.
+    A record that changed in any column counts as having taken part. What does not fit in memory is spilled to a
+    private temporary directory.
     """
-    limit_bytes(memory_limit)
-    first, second = open_parquet(before), open_parquet(after)
-    schema = resolve_file_schema(first, **reading)
-    check_alike(first, second)
+    first, second, schema = _open_both(before, after, reading)
     names = cell_attributes(schema, attributes)
-    changed = tuple(changed_columns(first, second, schema.names))
-    seen = _Seen(schema, names, changed)
+    changed = changed_columns(first, second, schema.names)
+    own = schema.identifier
     with working_directory() as work:
-        cells = SpilledCells(work, records=len(first))
-        for mine, theirs in zip_batches(first, second, names, changed, rows=_ROWS):
-            cells.add(*seen.look(mine, theirs))
-        found = cells.tally(limit=limit)
+        cells = ComparedCells(work, names, records=len(first))
+        for mine, theirs in zip_batches(first, second, names, changed, rows=ROWS_COMPARED):
+            columns = dict(zip(theirs.schema.names, theirs.columns, strict=True))
+            touched = flag_changed(mine, columns)
+            cells.add(mine, touched, {name: column.filter(pa.array(touched)) for name, column in columns.items()})
+            if own is not None and own.name in cells.differ:
+                raise files_differ_error("the records of the second file have other identifiers, or another order")
+        counted = as_counted(schema, names, cells, limit=limit)
     first.check_unchanged()
     second.check_unchanged()
-    totals = {"untouched": seen.untouched, "moved": seen.moved, "changed": frozenset(seen.differ & set(names))}
-    return as_counted(schema, names, found, only_numbers=only_numbers_changed(schema, seen.differ), **totals)
+    return counted
 
 
 def count_in_spark(
@@ -242,9 +168,7 @@ def count_in_spark(
     from safeswap.on_disk.engines import check_need, find_engine
     from safeswap.on_disk.spark import spark_session
 
-    first, second = open_parquet(before), open_parquet(after)
-    schema = resolve_file_schema(first, **reading)
-    _check_same_columns(first, second)
+    first, second, schema = _open_both(before, after, reading, types=False)  # Spark writes its own types
     names = cell_attributes(schema, attributes)
     if schema.identifier is None:
         check_need(find_engine("spark"), Need.POSITIONS)
@@ -254,61 +178,31 @@ def count_in_spark(
     second.check_unchanged()
     if found.records != len(first):
         raise files_differ_error("the records of the second file have other identifiers")
-    totals = {"untouched": found.untouched, "moved": found.moved, "changed": found.changed}
-    return as_counted(schema, names, found.cells, only_numbers=found.only_numbers, **totals)
+    return CountedCells(
+        schema=schema,
+        attributes=names,
+        changed=found.changed,
+        untouched=found.untouched,
+        only_numbers=found.only_numbers,
+        **vars(found.cells),
+    )
 
 
-def as_counted(schema: Schema, names: Names, found: TalliedCells, **totals: Any) -> CountedCells:
+def cell_attributes(schema: Schema, attributes: Sequence[str] | None) -> Names:
+    """Return the attributes that form the cells; refuse an empty list, or the identifier."""
+    names = require_cells(schema, schema.categorical if attributes is None else tuple(attributes))
+    for name in names:
+        refuse_date(schema, name)
+    return names
+
+
+def as_counted(schema: Schema, names: Names, cells: ComparedCells, *, limit: int) -> CountedCells:
     """Return the cells in the form of the measures."""
     return CountedCells(
         schema=schema,
         attributes=names,
-        joint=found.joint,
-        small_cells=found.small_cells,
-        small_untouched=found.small_untouched,
-        **totals,
+        changed=frozenset(names).intersection(cells.differ),
+        untouched=cells.untouched,
+        only_numbers=only_numbers_changed(schema, cells.differ),
+        **vars(cells.tally(limit=limit)),
     )
-
-
-class _Seen:
-    """Reads records of both files in step: which took part, and the words of their cells."""
-
-    def __init__(self, schema: Schema, names: Names, changed: Names) -> None:
-        self._own = None if schema.identifier is None else schema.identifier.name
-        self._names, self._changed = names, changed
-        keys = column_keys(secrets.token_bytes(32), len(names))  # words are comparable within this call only
-        self._keys = dict(zip(names, keys, strict=True))
-        self.untouched = self.moved = 0
-        self.differ: set[str] = set()
-
-    def look(self, mine: pa.RecordBatch, theirs: pa.RecordBatch) -> tuple[Any, npt.NDArray[np.bool_], Any]:
-        """Return cells before, flags of those that took part, and their cells after."""
-        touched = np.zeros(mine.num_rows, dtype=np.bool_)
-        for name in self._changed:
-            sides = (pa.chunked_array([side.column(name)]) for side in (mine, theirs))
-            flags = flag_changes(*aligned_columns(*sides))
-            if flags.any():
-                if name == self._own:
-                    raise files_differ_error("the records of the second file have other identifiers, or another order")
-                self.differ.add(name)
-                touched |= flags
-        rows = pa.array(np.flatnonzero(touched))
-        before = self._words(mine, self._names)
-        # Unchanged columns are already in the words.
-        moved = [name for name in self._names if name in self._changed]
-        old, new = (self._words(side.select(moved).take(rows), moved) for side in (mine, theirs))
-        after = before[touched] ^ old ^ new if moved else before[touched]
-        self.untouched += mine.num_rows - len(rows)
-        self.moved += int((before[touched] != after).any(axis=1).sum())
-        return before, touched, after
-
-    def _words(self, batch: pa.RecordBatch, names: Sequence[str]) -> Any:
-        return record_words([batch.column(name) for name in names], [self._keys[name] for name in names])
-
-
-def _check_same_columns(first: ParquetFiles, second: ParquetFiles) -> None:
-    """Compare names and numbers of records only: Spark writes its own types."""
-    if len(first) != len(second) or first.schema.names != second.schema.names:
-        raise files_differ_error(
-            f"the two files do not fit: {plural(len(first), 'record')} and {len(second):,}, or other columns"
-        )

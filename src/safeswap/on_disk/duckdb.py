@@ -19,17 +19,15 @@ from safeswap.engines.duckdb.checks import ChangedTable, find_repeated
 from safeswap.engines.duckdb.engine import DuckDBRecords, InOrder
 from safeswap.engines.duckdb.store import Store, limit_bytes
 from safeswap.engines.identity import column_blocks, column_identity
-from safeswap.engines.spilled_cells import SpilledCells, column_keys, record_words
 from safeswap.engines.stream import RecordStream, rows_per_batch
 from safeswap.errors import InputError
 from safeswap.files.identifiers import describe_positions, find_missing, positions_of
 from safeswap.files.parquet import ParquetFiles, open_parquet
 from safeswap.model.columns import aligned_columns, flag_changes
-from safeswap.model.invariant import Finding, Invariant
+from safeswap.model.invariant import Finding, Invariant, PairPromise
 from safeswap.model.text import plural
 from safeswap.on_disk.cells import zip_batches
 from safeswap.on_disk.job import RewrittenFile, check_promises, check_separate
-from safeswap.on_disk.memory import select_schema
 from safeswap.on_disk.value_changes import check_memory
 
 
@@ -39,6 +37,7 @@ class DuckDBFile(RewrittenFile):
     name: ClassVar[str] = "duckdb"
     title: ClassVar[str] = "records sorted and exchanged on disk under a memory limit"
     lacks: ClassVar[Mapping[Need, str]] = DuckDBRecords.lacks
+    counts_aside: ClassVar[bool] = False  # new values are looked up in the order of the records, by one reader
 
     records: DuckDBRecords
     moves: tuple[Move, ...] = ()
@@ -52,9 +51,8 @@ class DuckDBFile(RewrittenFile):
     def open(self, read: Names) -> None:
         """Open the columns for streaming, and check the identifier."""
         identity_key = keyed.derive(self.job.key.secret, "identity")
-        self.stream = RecordStream(self.files, select_schema(self.schema, read))
+        self.stream = RecordStream(self.files, self.schema.select(read))
         self.records = DuckDBRecords(self.stream, self.store, identity_key=identity_key)
-        self._word_key = keyed.derive(self.job.key.secret, "cells")
         self._check_identifier(identity_key)
 
     def check_loadable(self, read: Names, copies: int) -> None:
@@ -76,7 +74,7 @@ class DuckDBFile(RewrittenFile):
     def columns(self, start: int, stop: int) -> Mapping[str, pa.ChunkedArray]:
         """Return the changed columns of the next records."""
         if self._after is None or start == 0:
-            self._after = _InOrder(after for _, _, after, _ in self._exchange_batches(()))
+            self._after = _InOrder(self._exchange_batches())
         codes = self._after.take(stop - start, len(self.names))
         values = [self.stream.coders[name].values(column) for name, column in zip(self.names, codes, strict=True)]
         return {name: pa.chunked_array([column]) for name, column in zip(self.names, values, strict=True)}
@@ -86,25 +84,6 @@ class DuckDBFile(RewrittenFile):
         moves = enumerate(self.moves)
         return ((stage, rows) for stage, move in moves for rows in self.records.rows_of(move.pairs))
 
-    def count_compensating(self) -> int:
-        """Count records that changed although the table did not: changed records minus the net change of the cells."""
-        others = tuple(name for name in self.schema.categorical if name not in self.names)
-        keys = column_keys(self._word_key, len(self.names) + len(others))
-        own, rest = keys[: len(self.names)], keys[len(self.names) :]
-        cells = SpilledCells(self.store.work, records=2 * sum(len(move.pairs) for move in self.moves))
-        changed = 0
-        for _, before, after, raw in self._exchange_batches(others):
-            rows = _changed_rows(before, after)
-            index, kept = pa.array(rows), np.zeros((len(rows), 2), dtype=np.uint64)
-            if raw:
-                kept = record_words([column.take(index) for column in raw], rest)
-            old, new = (record_words([pa.array(column[rows]) for column in side], own) for side in (before, after))
-            cells.add(kept ^ old, np.ones(len(rows), dtype=np.bool_), kept ^ new)
-            changed += len(rows)
-        kinds = cells.kinds()
-        net = (np.abs(kinds[:, 0] - kinds[:, 1]) * kinds[:, 3]).sum() // 2
-        return changed - int(net)
-
     def findings(self, part: Path, promises: Sequence[Invariant]) -> tuple[Finding, ...]:
         """Check every promise on both files, read back from disk."""
         evidence = DuckDBEvidence(self, open_parquet(part, is_own=True), promises)
@@ -113,19 +92,20 @@ class DuckDBFile(RewrittenFile):
         finally:
             evidence.close()
 
-    def _exchange_batches(self, others: Names) -> Iterator[tuple[int, list[UInt32s], list[UInt32s], list[pa.Array]]]:
-        """Yield in order: first record, codes before and after of the exchanged columns, and ``others`` unchanged."""
-        changes = [_Changes(self.records.changes(move.pairs, move.names), len(move.names)) for move in self.moves]
-        width = len(self.names)
+    def _exchange_batches(self) -> Iterator[list[UInt32s]]:
+        """Yield the codes of the exchanged columns after, in the order of the records."""
+        changes = [
+            _Changes(self.records.changes(move.pairs, move.names, directed=move.directed), len(move.names))
+            for move in self.moves
+        ]
         coders = [self.stream.coder(name) for name in self.names]
-        for start, batch in self.files.batches([*self.names, *others], rows=rows_per_batch(width + len(others))):
-            before = [coder.codes(column) for coder, column in zip(coders, batch.columns[:width], strict=True)]
-            after = [column.copy() for column in before]
+        for start, batch in self.files.batches(self.names, rows=rows_per_batch(len(self.names))):
+            after = [coder.codes(column) for coder, column in zip(coders, batch.columns, strict=True)]
             for move, change in zip(self.moves, changes, strict=True):
                 places, codes = change.take_until(start + batch.num_rows)
                 for name, column in zip(move.names, codes, strict=True):
                     after[self.names.index(name)][places - start] = column
-            yield start, before, after, batch.columns[width:]
+            yield after
 
     def _check_identifier(self, identity_key: bytes) -> None:
         """Refuse missing or shared identifiers; ascending ones are checked in the same pass."""
@@ -174,6 +154,8 @@ class DuckDBEvidence:
         compared = {name for promise in promises for name in promise.compared}
         self._names = opened.names
         self._others = tuple(n for n in self.attributes if n in compared and n not in self._names)
+        units = {promise.unit for promise in promises if isinstance(promise, PairPromise) and promise.unit}
+        self._sizes = {unit: np.zeros(0, dtype=np.int64) for unit in units}
         self._table = ChangedTable(opened.store, changed=len(self._names), others=len(self._others))
         self._fill(opened, written)
 
@@ -189,6 +171,10 @@ class DuckDBEvidence:
                 rows = np.flatnonzero(changed)
                 before, now = self._codes(mine, self._names, rows), self._codes(theirs, self._names, rows)
                 add(rows + start, before, now, self._codes(mine, self._others, rows))
+                for unit, sizes in self._sizes.items():
+                    codes = self._stream.codes(unit, mine.column(unit))
+                    self._sizes[unit] = np.bincount(codes, minlength=len(sizes))
+                    self._sizes[unit][: len(sizes)] += sizes
                 start += mine.num_rows
 
     def close(self) -> None:
@@ -211,7 +197,7 @@ class DuckDBEvidence:
 
     def count_repeated(self, stage: int) -> int:
         """Count the places in the pairs that go to a record that has one already."""
-        return self._table.count_repeated(self._moves[stage].pairs)
+        return self._table.count_repeated(self._moves[stage].pairs, directed=self._moves[stage].directed)
 
     def count_agreeing(self, stage: int, names: Names) -> int:
         """Count the pairs that agree in all of these attributes."""
@@ -225,18 +211,31 @@ class DuckDBEvidence:
         """Count the records that an exchange changed."""
         return self._table.count_changed([self._names.index(name) for name in self.exchanged[stage]])
 
+    def count_torn(self, unit: str, names: Names) -> int:
+        """Count the units of which some members changed and others did not, or which differ now."""
+        places = [self._names.index(name) for name in names if name in self._names]
+        return self._table.count_torn(self._others.index(unit), places, self._sizes[unit])
+
+    def count_moved_units(self, unit: str, names: Names) -> int:
+        """Count the cells that have another number of units than before."""
+        changed = [self._names.index(name) for name in names if name in self._names]
+        others = [self._others.index(name) for name in names if name not in self._names]
+        return self._table.count_moved_cells(changed, others, unit=self._others.index(unit)) if changed else 0
+
     def explains(self, name: str) -> bool:
         """Return True if the pairs lead from the values before to those after."""
         stage = next((i for i, names in enumerate(self.exchanged) if name in names), None)
         if stage is None:
             return self.count_changed(name) == 0
         i, pairs = self._names.index(name), self._moves[stage].pairs
-        traded = self._table.count_pairs(pairs, [f"x.n{i} = y.c{i}", f"y.n{i} = x.c{i}"])
+        back = [] if self._moves[stage].directed else [f"y.n{i} = x.c{i}"]
+        traded = self._table.count_pairs(pairs, [f"x.n{i} = y.c{i}", *back])
         return traded == len(pairs) and self._table.count_changed([i]) == self._table.count_changed([i], pairs)
 
     def restores(self, name: str) -> bool:
-        """Return True if undoing gives the values before back: what exchanges a pair restores it too."""
-        return self.explains(name)
+        """Return True if undoing gives the values before back: a permutation has an inverse."""
+        one_to_one = all(self.count_repeated(i) == 0 for i, move in enumerate(self._moves) if move.directed)
+        return one_to_one and self.explains(name)
 
     def _sides(self, names: Names) -> list[tuple[str, str]]:
         own = {name: f"c{i}" for i, name in enumerate(self._names)}
@@ -292,11 +291,6 @@ class _InOrder:
         joined = [np.concatenate(columns) for columns in zip(*self._held, strict=True)]
         self._held = [[column[number:] for column in joined]] if len(joined[0]) > number else []
         return [column[:number] for column in joined]
-
-
-def _changed_rows(before: list[UInt32s], after: list[UInt32s]) -> Rows:
-    """Return the records of a batch with a changed code."""
-    return np.flatnonzero(np.any([old != new for old, new in zip(before, after, strict=True)], axis=0))
 
 
 def _bad_identifier(code: str, message: str, name: str, rows: list[int]) -> InputError:

@@ -9,10 +9,12 @@ from safeswap import registry
 from safeswap.engines.base import Need
 from safeswap.errors import EngineError, SpecError
 from safeswap.methods.base import Method
+from safeswap.methods.by_household import changed_by_household
 from safeswap.methods.exchange import ExchangingMethod
 from safeswap.methods.value_change import ValueChangingMethod
 from safeswap.model.checked import check_types
 from safeswap.model.schema import Schema
+from safeswap.model.spec import MaskSpec
 from safeswap.on_disk.job import OpenFile
 
 ENGINES = {
@@ -38,7 +40,19 @@ def find_engine(name: str) -> type[OpenFile]:
     return engine
 
 
-def check_supported(engine: type[OpenFile], method: Method, *, schema: Schema | None = None) -> None:
+def masks_whole(method: Method, schema: Schema, spec: MaskSpec) -> bool:
+    """Return whether a file is loaded and masked in memory, because values reach records that give none.
+
+    These are attributes of households changed for all members, and households of different sizes that change places.
+    """
+    if isinstance(method, ExchangingMethod) and not method.moves_in_pairs(spec):
+        return True
+    return bool(changed_by_household(method, schema, spec))
+
+
+def check_supported(
+    engine: type[OpenFile], method: Method, *, schema: Schema | None = None, spec: MaskSpec | None = None
+) -> None:
     """Refuse what an engine cannot do to a file on disk, and name the engines that can.
 
     >>> check_supported(find_engine("duckdb"), registry.method("swap"))
@@ -57,6 +71,8 @@ def check_supported(engine: type[OpenFile], method: Method, *, schema: Schema | 
     identified = schema is None or schema.identifier is not None
     for need in sorted(method.needs | (set() if identified else {Need.POSITIONS})):
         check_need(engine, need)
+    if schema is not None and spec is not None and masks_whole(method, schema, spec):
+        check_need(engine, Need.HOUSEHOLDS)
 
 
 def check_need(engine: type[OpenFile], need: Need) -> None:

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import pyarrow as pa
 
 from safeswap.arrays.names import Names
-from safeswap.arrays.types import Rows
+from safeswap.arrays.types import Flags, Rows
 from safeswap.engines.base import Drawn, Need, Records
+from safeswap.engines.spilled_cells import ROWS_COMPARED, ComparedCells, flag_changed
 from safeswap.errors import EngineError, UnsafeRelease
 from safeswap.files.parquet import ParquetFiles, open_parquet
 from safeswap.files.rewrite import Written, find_changed, rewrite
@@ -27,6 +28,7 @@ from safeswap.model.schema import Schema
 from safeswap.model.score import CountedCells
 from safeswap.model.spec import MaskSpec
 from safeswap.on_disk.audit_record import PAIRS, write_audit_json
+from safeswap.on_disk.cells import as_counted, cell_attributes
 from safeswap.on_disk.masking import digest_of
 
 
@@ -54,14 +56,20 @@ class Job:
 
 @dataclass(frozen=True, kw_only=True)
 class Announcement:
-    """A masking on disk: the files before and after, their digests, the columns that changed, and the step, if any."""
+    """A masking on disk: the digests of the files before and after, the columns that changed, and the step, if any."""
 
-    source: Path
     source_digest: str
-    masked: Path
     masked_digest: str
-    names: Names
+    columns: Iterator[ChangedColumn]
     steps: tuple[PastStep, ...]
+
+
+class ChangedColumn(NamedTuple):
+    """A column before and after, in pieces."""
+
+    name: str
+    before: Iterator[pa.ChunkedArray]
+    after: Iterator[pa.ChunkedArray]
 
 
 class Output(ABC):
@@ -69,6 +77,8 @@ class Output(ABC):
 
     names: Names
     """The columns that are replaced, in file order."""
+    counts_aside: ClassVar[bool] = True
+    """Whether cells can be counted while the files are written."""
     replaced: Names = ()
     """Those whose values before are kept in the record, in its order; exchanged values are found by their pairs."""
 
@@ -99,6 +109,10 @@ class Output(ABC):
         """Count the cells before and after for measures; None if the files must be compared instead."""
         return None
 
+    def iter_changed(self, part: Path) -> Iterator[ChangedColumn]:
+        """Return the columns that are replaced."""
+        return iter_changed(self.files, open_parquet(part, is_own=True), self.names)
+
     @cached_property
     def source_digest(self) -> str:
         """The digest of the files that are masked."""
@@ -107,6 +121,19 @@ class Output(ABC):
     def identify(self, part: Path) -> str:
         """Return what names the record of the masking: the digest of the masked files."""
         return digest_of(part)
+
+
+def iter_changed(before: ParquetFiles, after: ParquetFiles, names: Names) -> Iterator[ChangedColumn]:
+    """Yield some columns before and after."""
+    for name in names:
+        yield ChangedColumn(name, _iter_pieces(before, name), _iter_pieces(after, name))
+
+
+def _iter_pieces(files: ParquetFiles, name: str) -> Iterator[pa.ChunkedArray]:
+    """Yield a column in pieces; none if the files do not have it."""
+    if name in files.schema.names:
+        for _, batch in files.batches([name]):
+            yield pa.chunked_array([batch.column(0)])
 
 
 class OpenFile(Output):
@@ -234,7 +261,37 @@ def _check_pairs(path: Path, meant: PairsDigest, number: int) -> None:
 
 
 class RewrittenFile(RewrittenOutput, OpenFile):
-    """Files opened by an engine that rewrites them."""
+    """Files opened by an engine that exchanges values and rewrites them."""
+
+    _compensating: int | None = None
+
+    def iter_changes(self, names: Names) -> Iterator[tuple[pa.RecordBatch, Flags, dict[str, pa.Array]]]:
+        """Yield ``names`` and the exchanged columns before, which records took part, and their columns after."""
+        for start, batch in self.files.batches(list(dict.fromkeys([*names, *self.names])), rows=ROWS_COMPARED):
+            after = {n: c.combine_chunks() for n, c in self.columns(start, start + batch.num_rows).items()}
+            touched = flag_changed(batch, after)
+            yield batch, touched, {name: column.filter(pa.array(touched)) for name, column in after.items()}
+
+    def count_cells(self, limit: int) -> CountedCells:
+        """Count the cells before and after, in one pass over the files."""
+        names = cell_attributes(self.schema, self.job.attributes)
+        cells = ComparedCells(self.work, names, records=len(self.files))
+        for batch in self.iter_changes(names):
+            cells.add(*batch)
+        counted = as_counted(self.schema, names, cells, limit=limit)
+        if set(names) == {*self.schema.categorical, *self.names}:
+            self._compensating = cells.moved - counted.joint.net_change
+        return counted
+
+    def count_compensating(self) -> int:
+        """Count records that changed although the table did not: changed records minus the net change of the cells."""
+        if self._compensating is None:
+            names = tuple(dict.fromkeys([*self.names, *self.schema.categorical]))
+            cells = ComparedCells(self.work, names, records=len(self.files))
+            for before, touched, after in self.iter_changes(names):
+                cells.add(before.filter(pa.array(touched)), touched[touched], after)
+            self._compensating = cells.moved - cells.tally(limit=0).joint.net_change
+        return self._compensating
 
     @abstractmethod
     def check_loadable(self, read: Names, copies: int) -> None:
@@ -245,13 +302,7 @@ def check_separate(drawn: Drawn, engine: str) -> None:
     """Refuse an attribute that is exchanged twice: the second exchange would have to read what the first has made."""
     names = [name for move in drawn.moves for name in move.names]
     if len(set(names)) < len(names):
-        raise EngineError(
-            f"the engine {engine!r} cannot exchange an attribute twice",
-            code="not-supported",
-            hint="engines that can: memory",
-            engine=engine,
-            engines=["memory"],
-        )
+        raise _memory_only_error(f"the engine {engine!r} cannot exchange an attribute twice", engine)
 
 
 def check_promises(promises: Sequence[Invariant], evidence: PairEvidence, engine: str) -> tuple[Finding, ...]:
@@ -259,12 +310,12 @@ def check_promises(promises: Sequence[Invariant], evidence: PairEvidence, engine
     findings = []
     for promise in promises:
         if not isinstance(promise, PairPromise):
-            raise EngineError(
-                f"the engine {engine!r} cannot check what the method promises: {type(promise).__name__}",
-                code="not-supported",
-                hint="engines that can: memory",
-                engine=engine,
-                engines=["memory"],
-            )
+            kind = type(promise).__name__
+            raise _memory_only_error(f"the engine {engine!r} cannot check what the method promises: {kind}", engine)
         findings.append(promise.found_in(evidence))
     return tuple(findings)
+
+
+def _memory_only_error(message: str, engine: str) -> EngineError:
+    hint = "engines that can: memory"
+    return EngineError(message, code="not-supported", hint=hint, engine=engine, engines=["memory"])

@@ -32,14 +32,14 @@ def keep(
     *,
     audit: Path,
     reading: Mapping[str, Any],
-    source: Path | None = None,
+    source_digest: str = "",
     announce: Callable[[str], None] | None = None,
     force: bool = False,
 ) -> Path:
     """Write the masked file and the record that undoes it, both or neither; return the path of the record.
 
-    ``source`` is the file that was masked: by its digest a release finds the records of earlier maskings. ``announce``
-    is told the digest of the masked file before that gets its name.
+    By the digest of the file that was masked a release finds the records of earlier maskings. ``announce`` is told the
+    digest of the masked file before that gets its name.
     """
     from safeswap.files.atomic import atomic_write
     from safeswap.files.write import write
@@ -50,9 +50,10 @@ def keep(
         except OutputError as error:  # it names the temporary file
             message = error.message.replace(part.name, output.name)
             raise OutputError(message, code=error.code, hint=error.hint, file=str(output)) from None
-        record = note(masked, part, audit=audit, reading=reading, source=source, records=records)
+        digests: dict[str, Any] = {"digest": digest_of(part), "source_digest": source_digest}
+        record = note(masked, part, audit=audit, reading=reading, records=records, **digests)
         if announce is not None:
-            announce(digest_of(part))
+            announce(digests["digest"])
         return record
 
 
@@ -62,18 +63,24 @@ def note(
     *,
     audit: Path,
     reading: Mapping[str, Any],
-    source: Path | None = None,
+    digest: str = "",
+    source_digest: str = "",
     records: list[Path] | None = None,
+    notes: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Write the audit record of a masked file into the audit directory; tell ``records`` of it beforehand."""
+    """Write the audit record of a masked file into the audit directory; tell ``records`` of it beforehand.
+
+    ``digest`` is that of the masked file, if it is known, ``source_digest`` that of the file it was made from.
+    ``notes`` are further facts for the record.
+    """
     import numpy as np
 
     from safeswap.on_disk.audit_record import write_audit
 
-    digest = digest_of(written)
-    notes = {"masked_sha256": digest, "reading": _as_notes(reading), **_description(masked)}
+    digest = digest or digest_of(written)
+    notes = {"masked_sha256": digest, "reading": _as_notes(reading), **_description(masked), **(notes or {})}
     notes |= {"past": [asdict(step) for step in masked.original.past]}
-    notes |= {} if source is None else {"source_sha256": digest_of(source)}
+    notes |= {"source_sha256": source_digest} if source_digest else {}
     order = np.arange(len(masked.data), dtype=np.int64)
     fill = partial(write_audit, masked, row_order=order, notes=notes)
     return write_record(fill, digest, audit, records=[] if records is None else records)
@@ -99,18 +106,21 @@ def write_record(fill: Callable[[Path], None], digest: str, audit: Path, *, reco
     return record
 
 
-def recall(original: Path, masked_file: Path, *, audit: Path) -> Masked:
-    """Load a masking saved by ``keep`` from its files, independent of the run that made it."""
+def recall(original: Path, masked_file: Path, *, audit: Path, source_digest: str = "") -> Masked:
+    """Load a masking saved by ``keep`` from its files, independent of the run that made it.
+
+    ``source_digest`` is the digest of the original, if it is known.
+    """
     from safeswap import registry
     from safeswap.files.read import read
     from safeswap.files.sources import existing_file
     from safeswap.model.masked import Masked
-    from safeswap.model.plan import Plan
+    from safeswap.model.plan import recorded_plan
     from safeswap.model.schema import Schema
     from safeswap.on_disk.audit_record import read_audit_json, read_audit_record
 
-    existing_file(original)
-    record = _find_record(digest_of(existing_file(masked_file)), audit, source=digest_of(original))
+    source_digest = source_digest or digest_of(existing_file(original))
+    record = _find_record(digest_of(existing_file(masked_file)), audit, source=source_digest)
     if record is None:
         raise InputError(
             f"{masked_file.name!r} is not a file that was masked under the audit directory {audit.name!r}",
@@ -119,36 +129,42 @@ def recall(original: Path, masked_file: Path, *, audit: Path) -> Masked:
             file=str(masked_file),
         )
     kept = read_audit_record(record)
+    if "households_sha256" in kept.notes:
+        raise InputError(
+            f"{masked_file.name!r} was masked together with a file of households",
+            code="two-files",
+            hint="merge both files, before and after, with merge_households; undo takes both",
+            file=str(masked_file),
+        )
     schema = Schema.model_validate(read_audit_json(record)["schema"])
     options: dict[str, Any] = _from_notes(kept.notes["reading"])
-    past = find_past_steps(digest_of(original), audit, kept.notes, own=record)
+    past = find_past_steps(source_digest, audit, kept.notes, own=record)
     before = replace(read(original, schema=schema, **options), past=past)
     layout: dict[str, Any] = {**_layout_of(masked_file)}
     described = Schema.model_validate(kept.notes["masked_schema"]) if "masked_schema" in kept.notes else schema
-    as_text = kept.notes.get("as_text", ())
-    after = _cast_like(read(masked_file, schema=described, **layout), before, described, as_text)
-    plan = Plan(
-        method=kept.audit.method,
-        records=len(before),
-        asked=kept.audit.asked,
-        feasible=kept.audit.feasible,
-        at_most=kept.audit.at_most,
-    )
+    types = _read_types(kept.notes)
+    after = _cast_like(read(masked_file, schema=described, **layout), before, described, types)
     spec = registry.make_spec(kept.audit.spec)
-    return Masked(original=before, data=after, spec=spec, plan=plan, audit=kept.audit)
+    masked = Masked(original=before, data=after, spec=spec, plan=recorded_plan(kept.audit), audit=kept.audit)
+    if not kept.audit.steps:
+        return masked
+    from safeswap.pipelines.method import unfold
+
+    return unfold(masked)
 
 
 def find_past_steps(digest: str, audit: Path, notes: Mapping[str, Any], *, own: Path) -> tuple[PastStep, ...]:
     """Return the earlier steps of the file with this digest, from its notes or the records in the audit directory.
 
     If the source of a masking is itself a masked file, its record is in the same directory, and so on to the original.
-    ``own`` is the record of the masked file itself, which has the digest of its source if nothing was changed.
+    ``own`` is the record of the masked file itself, which has the digest of its source if nothing was changed. Records
+    that lead back to a file on the way are refused: some of them do not belong here.
     """
     from safeswap.model.microdata import PastStep
     from safeswap.on_disk.audit_record import read_audit_json
 
     steps: list[PastStep] = []
-    seen = {own}
+    seen, files = {own}, {notes.get("masked_sha256", ""), digest}
     while True:
         noted = [PastStep(**{**step, "attributes": tuple(step["attributes"])}) for step in notes.get("past", ())]
         steps = [*noted, *steps]
@@ -157,17 +173,28 @@ def find_past_steps(digest: str, audit: Path, notes: Mapping[str, Any], *, own: 
             return tuple(steps)
         seen.add(record)
         content = read_audit_json(record)
+        source = content["notes"].get("source_sha256", "")
+        if source in files - {"", digest}:
+            raise InputError(
+                f"the records of earlier maskings go in a circle: {record.name!r} was made from a file made from it",
+                code="lineage-cycle",
+                hint="move the record that does not belong to these files out of the audit directory",
+                record=str(record),
+            )
         made = steps_of(content["audit"])
-        if noted and made == noted[-1:]:
+        if noted and made == noted[-len(made) :]:
             return tuple(steps)  # the masking knew the file's past
         steps = [*made, *steps]
-        digest, notes = content["notes"].get("source_sha256", ""), content["notes"]
+        digest, notes = source, content["notes"]
+        files.add(source)
 
 
 def steps_of(audit: Mapping[str, Any]) -> list[PastStep]:
-    """Return the masking of this record; empty if it changed nothing."""
+    """Return the masking of this record, or its steps, without those that changed nothing."""
     from safeswap.model.microdata import PastStep
 
+    if audit.get("steps"):
+        return [past for step in audit["steps"] for past in steps_of(step)]
     exchanged = [name for stage in audit["stages"] if stage["pairs"] for name in stage["attributes"]]
     changed = tuple(dict.fromkeys((*exchanged, *audit["replaced"])))
     return [PastStep(method=audit["method"], attributes=changed, releasable=audit["releasable"])] if changed else []
@@ -194,6 +221,11 @@ def _records_of(digest: str, audit: Path) -> list[Path]:
     name = _name_record(digest)
     found = [path for path in audit.glob(f"{name}*") if digest and (path / AUDIT).is_file()]
     return sorted(found, key=_number)
+
+
+def has_record(digest: str, audit: Path) -> bool:
+    """Return whether the audit directory has the record of a masking that made the file with this digest."""
+    return bool(_records_of(digest, audit))
 
 
 def _number(record: Path) -> int:
@@ -291,17 +323,34 @@ def _layout_of(masked_file: Path) -> dict[str, str]:
 
 
 def _description(masked: Masked) -> dict[str, Any]:
-    """Return the description of the columns after the masking, if it changed, and those that became text."""
+    """Return the description of the columns after the masking, if it changed, and the types that did."""
     before, after = masked.original, masked.data
     if before.schema == after.schema:
         return {}
-    types = {name: [_value_type(data.table.column(name).type) for data in (before, after)] for name in after.attributes}
-    as_text = [name for name, (old, new) in types.items() if old != new]
-    return {"masked_schema": after.schema.model_dump(mode="json"), "as_text": as_text}
+    types = {name: [value_type(data.table.column(name).type) for data in (before, after)] for name in after.attributes}
+    return {"masked_schema": after.schema.model_dump(mode="json"), "types": name_types(types)}
 
 
-def _cast_like(after: Microdata, before: Microdata, described: Schema, as_text: Sequence[str]) -> Microdata:
-    """Give the masked file the types of the original, which a text file does not hold; recoded columns may be text."""
+def name_types(types: Mapping[str, Sequence[pa.DataType]]) -> dict[str, str]:
+    """Return the types of columns that have another one than before, for the notes of a record."""
+    return {name: str(new) for name, (old, new) in types.items() if old != new}
+
+
+def _read_types(notes: Mapping[str, Any]) -> dict[str, pa.DataType]:
+    """Return the types that the notes name. In records of the first version, changed columns were text."""
+    import pyarrow as pa
+
+    found = dict.fromkeys(notes.get("as_text", ()), pa.string())
+    for name, text in notes.get("types", {}).items():
+        try:
+            found[name] = pa.type_for_alias(text)
+        except ValueError:
+            found[name] = pa.string()
+    return found
+
+
+def _cast_like(after: Microdata, before: Microdata, described: Schema, types: Mapping[str, pa.DataType]) -> Microdata:
+    """Give the masked file the types of the original, which a text file does not hold, or those noted."""
     import pyarrow as pa
 
     from safeswap.model.microdata import Microdata
@@ -310,11 +359,11 @@ def _cast_like(after: Microdata, before: Microdata, described: Schema, as_text: 
         return after  # verification reports what is missing
     columns = {}
     for name in before.attributes:
-        kind = pa.string() if name in as_text else _value_type(before.table.column(name).type)
+        kind = types.get(name) or value_type(before.table.column(name).type)
         column = after.table.column(name)
-        if _value_type(column.type) != kind:
+        if value_type(column.type) != kind:
             try:
-                column = column.cast(_value_type(column.type)).cast(kind)
+                column = column.cast(value_type(column.type)).cast(kind)
             except pa.ArrowInvalid:
                 raise InputError(
                     f"column {name!r} of the masked file does not hold what the original's column holds",
@@ -330,12 +379,13 @@ def _shared(before: pa.ChunkedArray, after: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return the column before if nothing in it has changed: one copy is held, and verified and coded once."""
     from safeswap.model.columns import aligned_columns, flag_changes
 
-    if len(before) != len(after) or _value_type(before.type) != _value_type(after.type):
+    if len(before) != len(after) or value_type(before.type) != value_type(after.type):
         return after
     return after if flag_changes(*aligned_columns(before, after)).any() else before
 
 
-def _value_type(kind: pa.DataType) -> pa.DataType:
+def value_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type of the values, also of a dictionary."""
     import pyarrow as pa
 
     return kind.value_type if pa.types.is_dictionary(kind) else kind

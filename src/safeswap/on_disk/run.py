@@ -18,20 +18,23 @@ from safeswap.errors import UnsafeRelease
 from safeswap.files.atomic import PRIVATE_DIRECTORY, atomic_directory, atomic_write
 from safeswap.files.infer import resolve_file_schema
 from safeswap.files.parquet import ParquetFiles, open_parquet
+from safeswap.files.read import read
+from safeswap.files.write import write
 from safeswap.methods.base import Method
 from safeswap.methods.exchange import ExchangingMethod
 from safeswap.methods.value_change import ValueChangingMethod
-from safeswap.model.invariant import Finding, Invariant
-from safeswap.model.masked import MaskedFile
+from safeswap.model.invariant import Finding, Invariant, verify
+from safeswap.model.masked import Masked, MaskedFile
 from safeswap.model.schema import Schema
 from safeswap.model.score import Assessment
 from safeswap.model.text import plural
-from safeswap.on_disk.engines import check_supported, find_engine
-from safeswap.on_disk.job import Announcement, Job, OpenFile, Output, RewrittenFile
-from safeswap.on_disk.masking import steps_of, write_both, write_record
+from safeswap.on_disk.audit_record import note_exchange, read_audit_json
+from safeswap.on_disk.engines import check_supported, find_engine, masks_whole
+from safeswap.on_disk.job import Announcement, Job, OpenFile, Output, RewrittenFile, iter_changed
+from safeswap.on_disk.masking import digest_of, note, steps_of, write_both, write_record
 from safeswap.on_disk.value_changes import ChangedFile
 
-_REPORTED = ("records", "asked", "feasible", "at_most", "made", "compensating", "releasable", "facts")
+REPORTED = ("records", "asked", "feasible", "at_most", "made", "compensating", "releasable", "facts")
 
 
 def mask_files(job: Job) -> MaskedFile:
@@ -41,20 +44,23 @@ def mask_files(job: Job) -> MaskedFile:
     check_supported(engine, method)
     files = open_parquet(job.source)
     schema = resolve_file_schema(files, **job.reading)
-    check_supported(engine, method, schema=schema)
+    check_supported(engine, method, schema=schema, spec=job.spec)
+    if masks_whole(method, schema, job.spec):
+        return _mask_in_memory(job, method, files, schema)
     with (
-        _output(job, files, whole=engine.writes_directories) as (part, work, records),
-        _blame_changed_source(files),
+        open_output(job, files, whole=engine.writes_directories) as (part, work, records),
+        blame_changed_source(files),
         engine(job, files, schema, work) as opened,
     ):
         output, drawn, promises = _decide(opened, method)
         # Measuring does not depend on writing, and the digest only needs the written files: run them in parallel.
         with ThreadPoolExecutor(2) as threads:
-            measuring = threads.submit(_assess, job, output)
+            measuring = threads.submit(_assess, job, output) if output.counts_aside else None
             output.write(part)
             identifying = threads.submit(output.identify, part)
             findings = _verify(output, part, promises)
-            assessment, identity = measuring.result(), identifying.result()
+            assessment = _assess(job, output) if measuring is None else measuring.result()
+            identity = identifying.result()
         files.check_unchanged()
         totals = _totals(job, schema, drawn, output)
         fill = partial(output.write_record, totals=totals, identity=identity)
@@ -69,16 +75,60 @@ def mask_files(job: Job) -> MaskedFile:
         spec=job.spec.as_dict(),
         findings=findings,
         assessment=assessment,
-        **{name: totals[name] for name in _REPORTED},
+        **{name: totals[name] for name in REPORTED},
     )
+
+
+def _mask_in_memory(job: Job, method: Method, files: ParquetFiles, schema: Schema) -> MaskedFile:
+    """Mask the file as a whole: output and record, both complete or neither."""
+    with open_output(job, files, whole=False) as (part, _, records), blame_changed_source(files):
+        masked, findings = mask_whole(job, method, files, schema)
+        written = part / "part-00000.parquet" if part.is_dir() else part
+        write(masked, written, force=True)
+        digests: dict[str, Any] = {"digest": digest_of(part), "source_digest": digest_of(job.source)}
+        record = note(masked, part, audit=job.audit, reading=_noted(job), records=records, **digests)
+        if job.announce is not None:
+            steps = tuple(steps_of(read_audit_json(record)["audit"]))
+            names = masked.audit.changed_attributes
+            columns = iter_changed(files, open_parquet(part, is_own=True), names)
+            kept = {"source_digest": digests["source_digest"], "masked_digest": digests["digest"]}
+            job.announce(Announcement(columns=columns, steps=steps, **kept))
+        files.check_unchanged()
+    totals = {name: getattr(masked.audit, name) for name in REPORTED}
+    return MaskedFile(
+        target=job.target,
+        audit=record,
+        engine=job.engine,
+        method=job.spec.method,
+        spec=job.spec.as_dict(),
+        findings=findings,
+        **{**totals, "facts": dict(masked.audit.facts)},
+    )
+
+
+def mask_whole(job: Job, method: Method, files: ParquetFiles, schema: Schema) -> tuple[Masked, tuple[Finding, ...]]:
+    """Load the file, mask it, and verify every promise."""
+    data = read(files.table(schema.names), schema=schema)
+    masked = method.apply(data, job.spec, key=job.key, replicate=job.replicate)
+    findings = verify(method.invariants(data, job.spec), before=data, after=masked.data, audit=masked.audit)
+    if broken := [finding for finding in findings if not finding.ok]:
+        raise UnsafeRelease(
+            "what was promised does not hold; nothing was written: " + "; ".join(each.problem for each in broken),
+            code="promise-broken",
+            hint="please report it: this is a fault of the program",
+            findings=[finding.as_dict() for finding in broken],
+        )
+    return masked, findings
+
+
+def _noted(job: Job) -> dict[str, Any]:
+    return {name: value for name, value in job.reading.items() if name in ("missing", "name") and value}
 
 
 def _announce(job: Job, output: Output, part: Path, identity: str, totals: Mapping[str, Any]) -> None:
     if job.announce is not None:
-        changed = tuple(output.names)
         digests = {"source_digest": output.source_digest, "masked_digest": identity}
-        steps = tuple(steps_of(totals))
-        job.announce(Announcement(source=job.source, masked=part, names=changed, steps=steps, **digests))
+        job.announce(Announcement(columns=output.iter_changed(part), steps=tuple(steps_of(totals)), **digests))
 
 
 def _decide(opened: OpenFile, method: Method) -> tuple[Output, Drawn, tuple[Invariant, ...]]:
@@ -91,6 +141,7 @@ def _decide(opened: OpenFile, method: Method) -> tuple[Output, Drawn, tuple[Inva
     assert isinstance(method, ExchangingMethod)  # noqa: S101  (as above)
     opened.open(_read_columns(method, schema, job))
     drawn = method.draw(opened.records, job.spec, job.key, replicate=job.replicate)
+    dict(drawn.facts)  # computed now, so that their inputs can be freed
     opened.names = _changed_columns(method, drawn, schema, job)
     opened.exchange(drawn)
     return opened, drawn, method.invariants(opened.records, job.spec)
@@ -113,7 +164,7 @@ def _changed_columns(method: ExchangingMethod, drawn: Drawn, schema: Schema, job
 
 
 @contextmanager
-def _blame_changed_source(files: ParquetFiles) -> Iterator[None]:
+def blame_changed_source(files: ParquetFiles) -> Iterator[None]:
     """Report a changed source as the reason of every failure."""
     try:
         yield
@@ -123,7 +174,7 @@ def _blame_changed_source(files: ParquetFiles) -> Iterator[None]:
 
 
 @contextmanager
-def _output(job: Job, files: ParquetFiles, *, whole: bool) -> Iterator[tuple[Path, Path, list[Path]]]:
+def open_output(job: Job, files: ParquetFiles, *, whole: bool) -> Iterator[tuple[Path, Path, list[Path]]]:
     """Give the path to write to, a temporary directory on the same disk, and the list for the record."""
     is_directory = files.is_directory or whole
     new = atomic_directory if is_directory else atomic_write
@@ -188,6 +239,6 @@ def _totals(job: Job, schema: Schema, drawn: Drawn, output: Output) -> dict[str,
         "replicate": job.replicate,
         "data_name": schema.name,
         "facts": dict(drawn.facts),
-        "stages": [{"attributes": list(move.names), "pairs": len(move.pairs)} for move in drawn.moves],
+        "stages": [note_exchange(move.names, len(move.pairs), directed=move.directed) for move in drawn.moves],
         "replaced": list(output.replaced),
     }

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar
@@ -14,10 +14,10 @@ from safeswap.arrays.names import Names
 from safeswap.arrays.types import Rows
 from safeswap.engines.base import Drawn, Move, Need
 from safeswap.engines.spark.engine import SparkRecords
-from safeswap.engines.spark.exchange import Compared, Exchanges
+from safeswap.engines.spark.exchange import Compared, ComparedUnits, Exchanges
 from safeswap.engines.spark.session import NEEDED, own_session
 from safeswap.errors import EngineError, InputError
-from safeswap.model.invariant import Finding, Invariant
+from safeswap.model.invariant import Finding, Invariant, PairPromise
 from safeswap.model.text import plural
 from safeswap.on_disk.job import OpenFile, RecordedOutput, check_promises, check_separate
 
@@ -53,7 +53,7 @@ class SparkFile(RecordedOutput, OpenFile):
 
     @cached_property
     def _exchanges(self) -> Exchanges:
-        return Exchanges(self.records, self.names, [(move.names, move.pairs) for move in self.moves])
+        return Exchanges(self.records, self.names, self.moves)
 
     def write(self, part: Path) -> None:
         """Let the cluster write all records, in the order of the source."""
@@ -68,12 +68,14 @@ class SparkFile(RecordedOutput, OpenFile):
 
     def findings(self, part: Path, promises: Sequence[Invariant]) -> tuple[Finding, ...]:
         """Check every promise where the records are."""
-        asked = dict.fromkeys(promise.compared for promise in promises)
+        by_record = (promise for promise in promises if not (isinstance(promise, PairPromise) and promise.unit))
+        asked = dict.fromkeys(promise.compared for promise in by_record)
         margins = dict.fromkeys((*(names for names in asked if set(names) & set(self.names)), self._table))
-        named = {name for names in margins for name in names} | {name for names in asked for name in names}
+        named = {name for names in asked for name in names}
         others = tuple(name for name in self.schema.names if name in named and name not in self.names)
         self._compared = self._exchanges.compare(part.absolute(), others, tuple(margins))
-        return check_promises(promises, SparkEvidence(self, self._compared), self.name)
+        units = partial(self._exchanges.compare_units, part.absolute())
+        return check_promises(promises, SparkEvidence(self, self._compared, units), self.name)
 
     @property
     def _table(self) -> Names:
@@ -99,7 +101,8 @@ class SparkFile(RecordedOutput, OpenFile):
 class SparkEvidence:
     """Both files and the pairs between them, as counts made by the workers that read them."""
 
-    def __init__(self, opened: SparkFile, compared: Compared) -> None:
+    def __init__(self, opened: SparkFile, compared: Compared, units: Callable[[str, Names], ComparedUnits]) -> None:
+        self._compare_units = units
         self._compared, self._names, self._moves = compared, opened.names, opened.moves
         self.identifier = None if opened.schema.identifier is None else opened.schema.identifier.name
         self.attributes = opened.records.attributes
@@ -133,6 +136,14 @@ class SparkEvidence:
         """Count the records that an exchange changed."""
         return self._compared.count_moved(stage, self.exchanged[stage])
 
+    def count_torn(self, unit: str, names: Names) -> int:
+        """Count the units of which some members changed and others did not, or which differ now."""
+        return self._compare_units(unit, names).count_torn()
+
+    def count_moved_units(self, unit: str, names: Names) -> int:
+        """Count the cells that have another number of units than before."""
+        return self._compare_units(unit, names).count_moved_cells()
+
     def explains(self, name: str) -> bool:
         """Return True if the pairs lead from the values before to those after, and nothing else changed."""
         stage = next((i for i, names in enumerate(self.exchanged) if name in names), None)
@@ -142,8 +153,9 @@ class SparkEvidence:
         return traded and self._compared.count_moved(stage, (name,)) == self.count_changed(name)
 
     def restores(self, name: str) -> bool:
-        """Return True if undoing gives the values before back: what exchanges a pair restores it too."""
-        return self.explains(name)
+        """Return True if undoing gives the values before back: a permutation has an inverse."""
+        one_to_one = all(self.count_repeated(i) == 0 for i, move in enumerate(self._moves) if move.directed)
+        return one_to_one and self.explains(name)
 
 
 def _check_identifier(records: SparkRecords) -> None:

@@ -33,7 +33,7 @@ from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Schema
 from safeswap.on_disk.audit_record import REPLACED
 from safeswap.on_disk.job import Job, RewrittenFile, RewrittenOutput
-from safeswap.on_disk.memory import select_schema
+from safeswap.on_disk.masking import name_types
 
 
 def check_memory(files: ParquetFiles, names: Names, copies: int, limit: int) -> None:
@@ -74,7 +74,7 @@ class ChangedFile(RewrittenOutput):
         # A recode without steps reads nothing: then some column is written again as it is.
         self._read = tuple(name for name in self.schema.names if name in named.read) or self.schema.names[:1]
         opened.check_loadable(self._read, method.copies)
-        self.before = Microdata(self.files.table(self._read), select_schema(self.schema, self._read))
+        self.before = Microdata(self.files.table(self._read), self.schema.select(self._read))
         self.method = method
         self.facts: FileFacts = method.facts(self.before, job.spec)
         self.promises = method.invariants(self.before, job.spec)
@@ -132,7 +132,7 @@ class ChangedFile(RewrittenOutput):
         """Yield in order: first record, the columns read, and the new columns."""
         own = self.schema.identifier
         names = [n for n in self.schema.names if n in self._read or (own is not None and n == own.name)]
-        described = select_schema(self.schema, names)
+        described = self.schema.select(names)
         draws = Draws(
             key=self.job.key,
             method=self.method.name,
@@ -182,12 +182,12 @@ class ChangedFile(RewrittenOutput):
         return Audit(method=name, records=records, made=self._made, replacements=replaced, facts=self.drawn.facts)
 
     def describe_result(self) -> Mapping[str, Any]:
-        """Return the description of all columns afterwards, if it changed, and those that became text."""
+        """Return the description of all columns afterwards, if it changed, and the types that did."""
         if self.facts.schema == self.before.schema:
             return {}
         described: Schema = self.schema.replace(*self.facts.schema.attributes)
-        as_text = [name for name in self.names if self._own[name] != self._kinds[name]]
-        return {"masked_schema": described.model_dump(mode="json"), "as_text": as_text}
+        types = name_types({name: (self._own[name], self._kinds[name]) for name in self.names})
+        return {"masked_schema": described.model_dump(mode="json"), "types": types}
 
     def write_record(self, directory: Path, totals: Mapping[str, Any], identity: str) -> None:
         """Write the values before, and the readable part."""

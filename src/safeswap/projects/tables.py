@@ -200,7 +200,7 @@ def count_tables(
         from safeswap.files.read import read
 
         data = source if isinstance(source, Microdata) and not reading else read(source, **reading)
-        tables = tuple(tabulate(data, each) for each in table_names(attributes))
+        tables = tuple(tabulate(data, each, weighted=True) for each in table_names(attributes))
         return Programme(tables=tables), [None] * len(tables)
     if isinstance(source, Microdata):
         raise SpecError(

@@ -20,7 +20,7 @@ import secrets
 import sqlite3
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -39,6 +39,7 @@ from safeswap.model.columns import aligned_columns, flag_changes
 from safeswap.model.key import Key
 from safeswap.model.ledger import FORMAT, Entry, Likeness, digest_columns
 from safeswap.model.masked import Masked
+from safeswap.model.microdata import Microdata
 from safeswap.model.text import plural
 from safeswap.on_disk.audit_record import AUDIT, read_audit
 
@@ -111,14 +112,45 @@ def compare_releases(masked: Masked, likeness: Likeness, earlier: Entry, *, secr
     )
 
 
+def replay_known(original: Microdata, entries: Iterable[Entry], *, secret: bytes) -> tuple[Microdata, ...]:
+    """Return what was released before of these records, row by row, where the ledger's records allow it.
+
+    An earlier release is repeated on the original from its audit record. Columns whose values it replaced are left out:
+    the values after a replacement are not kept.
+    """
+    found = []
+    for entry in entries:
+        directory = Path(entry.record)
+        if not entry.record or not (directory / AUDIT).is_file() or not entry.columns:
+            continue
+        if dict(entry.columns) != digest_columns(original, tuple(entry.columns), secret):
+            continue
+        audit = read_audit(directory)
+        if audit.records != len(original):
+            continue
+        replaced = {each.attribute for each in audit.all_replacements}
+        moved = {name for exchange in audit.all_exchanges for name in exchange.attributes} - replaced
+        if moved:
+            then = replay(original, audit.all_exchanges)
+            kept = tuple(name for name in original.attributes if name in moved)
+            found.append(Microdata(then.table.select(kept), then.schema.select(kept)))
+    return tuple(found)
+
+
 def _count_differing(masked: Masked, earlier: Audit) -> int:
-    then = replay(masked.original, earlier.exchanges)
+    then = replay(masked.original, earlier.all_exchanges)
     flags = np.zeros(len(then), dtype=np.bool_)
-    exchanges = (*earlier.exchanges, *masked.audit.exchanges)
-    for name in {name for exchange in exchanges for name in exchange.attributes}:
+    exchanges = (*earlier.all_exchanges, *masked.audit.all_exchanges)
+    # The values after an earlier replacement are not kept: assumed to differ, wherever a later step has moved them.
+    replacements = (*earlier.all_replacements, *masked.audit.all_replacements)
+    replaced = {each.attribute for each in replacements}
+    for name in {name for exchange in exchanges for name in exchange.attributes} - replaced:
         flags |= flag_changes(*aligned_columns(then.table.column(name), masked.data.table.column(name)))
-    for replacement in (*earlier.replacements, *masked.audit.replacements):
-        flags[replacement.rows] = True  # the values after the earlier masking are not kept: assumed to differ
+    for replacement in replacements:
+        flags[replacement.rows] = True
+    for exchange in exchanges:
+        if replaced.intersection(exchange.attributes):
+            flags[exchange.pairs.ravel()] = True
     return int(np.count_nonzero(flags))
 
 
@@ -151,6 +183,13 @@ class LedgerFile:
     @cached_property
     def secret(self) -> bytes:
         """The ledger's key, generated with the first entry; a ledger that exists never gets a new one."""
+        if self.path.is_dir():
+            raise InputError(
+                f"the ledger {self.path.name!r} is a directory",
+                code="is-directory",
+                hint=f"name a file: {VARIABLE}, or [ledger] file in config.toml",
+                file=str(self.path),
+            )
         path = self.key_path or self.path.with_suffix(".key")
         if not path.exists():
             if self.path.exists():

@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from safeswap.arrays.types import Flags
+from safeswap.arrays.types import Flags, Floats
 from safeswap.files.columns import distinct_count
 from safeswap.files.numbering import (
     CONSTANT,
@@ -33,9 +33,10 @@ from safeswap.files.numbering import (
 )
 from safeswap.model.columns import to_bits
 from safeswap.model.evidence import Evidence
+from safeswap.model.households import Households, find_households, find_split
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Coded, Microdata, code_column
-from safeswap.model.schema import Kind
+from safeswap.model.schema import Kind, household_attributes, household_column
 from safeswap.model.text import plural
 from safeswap.releases.scan_data import Remark, refusal, warning
 
@@ -61,7 +62,10 @@ class Linkage:
 
     def remarks(self) -> list[Remark]:
         """Return all findings, refusals first."""
-        found = [*self._splits(), *self._undescribed(), *self._joinable()]
+        splits = list(self._splits())
+        known = {(remark.code, remark.column) for remark in splits}
+        households = [remark for remark in self._households() if (remark.code, remark.column) not in known]
+        found = [*splits, *households, *self._undescribed(), *self._joinable()]
         return sorted(found, key=lambda remark: not remark.refuses)
 
     @property
@@ -110,9 +114,11 @@ class Linkage:
         return {name: self._count_distinct(name) for name in names}
 
     def _count_distinct(self, name: str) -> int:
-        column = self.masked.original.table.column(name)
+        original = self.masked.original
+        column = original.table.column(name)
         is_number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
-        return distinct_count(column) if is_number else self.masked.original.count_distinct(name)
+        is_plain = is_number or (pa.types.is_string(column.type) and original.cached_codes(name) is None)
+        return distinct_count(column) if is_plain else original.count_distinct(name)
 
     @property
     def _records(self) -> int:
@@ -127,6 +133,39 @@ class Linkage:
                     split = self._count_split(group, value)
                     if split:
                         yield self._split_remark(group, value, split)
+
+    def _households(self) -> Iterator[Remark]:
+        """Find what households promise and no longer hold: who lives together, what is theirs, and their size.
+
+        Only where the schema says what members share; each household counts, however few there are.
+        """
+        schema = self.masked.original.schema
+        shared = [name for name in household_attributes(schema) if name in self._values]
+        own = household_column(schema)
+        if not shared or own not in self.names:
+            return
+        before, after = find_households(self.masked.original), find_households(self.masked.data)
+        if len(before) != len(after) or not np.array_equal(before.of_record, after.of_record):
+            message = f"{own!r} does not group the records as in the original: households have other members"
+            yield refusal("household-changed", message, column=own)
+            return
+        for name in (name for name in shared if name in self.changed):
+            was, now = (find_split(data, name, before) for data in (self.masked.original, self.masked.data))
+            if number := int(np.count_nonzero(now & ~was)):
+                yield self._split_remark(own, name, number)
+            yield from self._sizes(name, before)
+
+    def _sizes(self, name: str, homes: Households) -> Iterator[Remark]:
+        """Find a number of members that was true of its household and is not now."""
+        if self._kind(name).is_measurable and self._kind(name) is not Kind.NUMERIC:
+            return
+        both = [_as_numbers(data, name, homes) for data in (self.masked.original, self.masked.data)]
+        if both[0] is None or both[1] is None or not np.array_equal(both[0], homes.sizes):
+            return
+        if wrong := int(np.count_nonzero((both[1] != homes.sizes) & ~np.isnan(both[1]))):
+            households = plural(wrong, "household has", "households have")
+            message = f"{households} another number of members than {name!r} says, unlike in the original"
+            yield refusal("household-size", message, column=name)
 
     def _is_exposed(self, group: str, value: str) -> bool:
         """Return whether values changed while their group did not, or one of two areas changed."""
@@ -187,7 +226,7 @@ class Linkage:
         """Find columns that seem to number persons or households, but whose inferred kind would release the numbers."""
         for name in self._mostly_unchanged():
             attribute = self.masked.original.schema[name]
-            if not attribute.inferred or attribute.kind in (Kind.GEOGRAPHY, Kind.WEIGHT):
+            if not attribute.inferred or attribute.kind in (Kind.GEOGRAPHY, Kind.WEIGHT, Kind.DATE):
                 continue
             if looks := self._looks_like(name):
                 message = f"{name!r} {looks}, and its kind ({attribute.kind.value}) was inferred, not confirmed"
@@ -203,8 +242,9 @@ class Linkage:
                 return "is text that is different in nearly every record"
             return "looks like the number of a person" if numbers_persons(column, distinct=distinct) else ""
         others = {other: self._before(other) for other in self._values if self._is_partner(other, name)}
-        coded = self.masked.original.coded(name)
-        return "looks like the number of a household" if others and numbers_households(coded, others) else ""
+        if others and numbers_households(self.masked.original.coded(name), others):
+            return "looks like the number of a household"
+        return ""
 
     def _is_partner(self, other: str, name: str) -> bool:
         """Return whether it may be constant within households; a column that differs in every record cannot be."""
@@ -224,6 +264,17 @@ class Linkage:
     def _mostly_unchanged(self) -> Sequence[str]:
         count = {name: int(np.count_nonzero(flags)) for name, flags in self.changed.items()}
         return [name for name in self._values if 2 * count.get(name, 0) < self._records]
+
+
+def _as_numbers(data: Microdata, name: str, homes: Households) -> Floats | None:
+    """Return the values of first members as numbers, NaN where one is missing; None if they are not numbers."""
+    column = data.table.column(name).take(pa.array(homes.first))
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    try:
+        return np.asarray(column.cast(pa.float64()).to_numpy(), dtype=np.float64)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
 
 
 def _is_text(kind: pa.DataType) -> bool:

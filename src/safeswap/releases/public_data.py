@@ -201,7 +201,7 @@ def _remove_time(path: Path, data_format: str) -> None:
         file.write(time)
 
 
-_BLOCK = 1 << 24
+_BLOCK = 1 << 22  # several blocks are in memory at once
 _CATEGORIES = pa.dictionary(pa.int32(), pa.string())
 
 

@@ -5,22 +5,23 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
 from safeswap.arrays.sketch import ALARM_SHARE, has_content
 from safeswap.arrays.types import Integers
+from safeswap.attacks.run import Judged
 from safeswap.errors import OutputError, SpecError, UnsafeRelease
 from safeswap.files.atomic import PRIVATE_DIRECTORY, atomic_directory
 from safeswap.files.manifest import MANIFEST, sum_file
-from safeswap.model.invariant import Finding, Invariant, verify
+from safeswap.model.invariant import Finding
 from safeswap.model.key import Key
 from safeswap.model.ledger import NOT_SEEN, Book, Entry, Ledger, Likeness, compare, make_entry
 from safeswap.model.masked import Masked
@@ -30,17 +31,22 @@ from safeswap.model.release import (
     PublicFacts,
     Release,
     prepare_release,
+    preview_release,
     refuse_insecure,
     released_names,
 )
 from safeswap.model.schema import Kind
+from safeswap.model.score import Comparison
 from safeswap.on_disk.audit_record import AUDIT, write_audit
+from safeswap.pipelines.account import Account
 from safeswap.releases.bundle import Bundle, fill_bundle, public_directory
-from safeswap.releases.ledger import Differencing, compare_releases, configured_ledger
+from safeswap.releases.gate import Gate, Written
+from safeswap.releases.ledger import Differencing, compare_releases, configured_ledger, replay_known
 from safeswap.releases.linkage import Linkage
 from safeswap.releases.public_data import check_format
 from safeswap.releases.register import enter_table, registers_of
 from safeswap.releases.scan_data import Remark, name_remarks, refuse_if_any, warning
+from safeswap.reports.public import PublicPage
 
 _RECORD = "release-"
 
@@ -49,10 +55,13 @@ _RECORD = "release-"
 class Terms:
     """The form of a release, and what is published about it.
 
-    The share of records that took part is published only with ``publish_rate``, the officer's decision.
+    The share of records that took part is published only with ``publish_rate``, and the factors by which masking
+    enlarges the standard errors of some indicators only with ``publish_errors``, the text of these: both are the
+    officer's decision.
     ``second_release`` is the reason for releasing the same records again; ``unmasked`` is required if no released value
-    was changed. ``earlier`` has the titles of the methods applied to the file before it was masked. Without
-    ``tell_kept`` no property is published as preserved; the attributes in ``recoded`` are never mentioned as preserved.
+    was changed. ``earlier`` has the titles of the methods applied to the file before it was masked, ``past`` the steps
+    themselves, which are told column by column. Without ``tell_kept`` no property is published as preserved; the
+    attributes in ``recoded`` are never mentioned as preserved.
     """
 
     method: str
@@ -63,12 +72,34 @@ class Terms:
     date: str = ""
     tolerance: int = 3
     publish_rate: bool = False
+    publish_errors: str = ""
     second_release: str = ""
     unmasked: bool = False
+    attack: Literal["quick", "full"] = "quick"
+    override: str = ""
+    policy: Mapping[str, Any] | None = None
+    scenario: Mapping[str, Any] | None = None
     earlier: tuple[str, ...] = ()
+    past: tuple[PastStep, ...] = ()
     tell_kept: bool = True
     recoded: tuple[str, ...] = ()
     force: bool = False
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Evidence:
+    """Files that a release is judged by, besides original and result.
+
+    ``before`` is the file before any recipe, ``control`` has records held out before masking, and ``earlier`` are
+    releases of the same records that the ledger does not hand out itself.
+    """
+
+    before: Microdata | None = None
+    control: Microdata | None = None
+    earlier: tuple[Microdata, ...] = ()
+
+
+NOTHING = Evidence()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +113,8 @@ class Published:
     findings: tuple[Finding, ...]
     remarks: tuple[Remark, ...]
     differencing: tuple[Differencing, ...] = ()
+    attacks: tuple[Judged, ...] = ()
+    override: str = ""  # the officer's reason, if an attack is above the policy
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, for ``--json``."""
@@ -93,6 +126,8 @@ class Published:
             "verified": [finding.as_dict() for finding in self.findings],
             "remarks": [remark.as_dict() for remark in self.remarks],
             "differencing": [each.as_dict() for each in self.differencing],
+            "attacks": [each.as_dict() for each in self.attacks],
+            "override": self.override,
         }
 
 
@@ -102,10 +137,10 @@ def check_and_write(
     public: str | os.PathLike[str],
     audit: str | os.PathLike[str],
     key: Key,
-    invariants: Iterable[Invariant],
+    account: Account,
     terms: Terms,
     ledger: Ledger | None = None,
-    before: Microdata | None = None,
+    evidence: Evidence = NOTHING,
 ) -> Published:
     """Verify every promise, write and scan the bundle, write the audit record, and give both their names.
 
@@ -113,19 +148,20 @@ def check_and_write(
     be inside the other. The audit record gets its name first, then the ledger its entry, and the bundle its name last:
     whatever happens in between, there is never a bundle without a record and an entry.
 
-    ``ledger`` defaults to the configured one; ``before`` is the file before any recipe.
+    ``ledger`` defaults to the configured one. The release is attacked as it was written, under the policy and the
+    scenario of the terms, by default the configured policy, together with what the ledger knows to have been released
+    of the same records.
 
     >>> import tempfile
     >>> import pyarrow as pa
-    >>> from safeswap import registry, workflow
+    >>> from safeswap import workflow
+    >>> from safeswap.pipelines.account import account_for
     >>> key, data = Key.generate(), pa.table({"id": [1, 2, 3, 4], "Race": ["a", "b", "a", "b"]})
     >>> masked = workflow.swap(workflow.read(data, identifier="id"), swap=["Race"], pairs=1, key=key)
-    >>> promises = registry.method("swap").invariants(masked.original, masked.spec)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     terms = Terms(method="Values were exchanged between pairs of records.")
-    ...     done = check_and_write(
-    ...         masked, public=f"{folder}/public", audit=f"{folder}/audit", key=key, invariants=promises, terms=terms
-    ...     )
+    ...     where = {"public": f"{folder}/public", "audit": f"{folder}/audit"}
+    ...     done = check_and_write(masked, **where, key=key, account=account_for(masked), terms=terms)
     ...     sorted(path.name for path in Path(folder).iterdir()), done.records
     (['audit', 'public'], 4)
     """
@@ -136,18 +172,17 @@ def check_and_write(
     refuse_if_any(name_remarks(names))
     target, root = Path(public), Path(audit)
     _refuse_nested(target, root)
-    invariants = tuple(invariants)
     ledger = configured_ledger() if ledger is None else ledger
     with (
         ledger.open() as book,
         _confidential_root(root, public=target),
         public_directory(target, force=terms.force) as part,
     ):
-        findings = _verify_promises(masked, invariants)
+        findings = _verify_promises(account)
         linkage = Linkage(masked, names)
         checks = (*_check_masked(linkage, terms), *refuse_if_any(linkage.remarks()))
         masked.data.share_codes(masked.original, [name for name in names if name not in linkage.changed])
-        facts = _public_facts(linkage, invariants, terms)
+        facts = _public_facts(linkage, account, terms)
         context = (masked.audit.data_name, masked.audit.method, _canonical(masked), masked.audit.replicate)
         release, rows = prepare_release(
             masked.data,
@@ -161,9 +196,11 @@ def check_and_write(
         pa.default_memory_pool().release_unused()
         bundle = fill_bundle(release, part, data_format=terms.data_format)
         _enter_released(release, masked.data.past, ledger)
+        del release, linkage, facts  # a copy of the data, and codes of them, that the ledger does not need
+        pa.default_memory_pool().release_unused()
         record = root / _record_name(bundle.manifest_sha256)
         entry = replace(
-            make_entry(masked, ledger.secret, drop=terms.drop, original=before),
+            make_entry(masked, ledger.secret, drop=terms.drop, original=evidence.before),
             release=bundle.manifest_sha256,
             record=str(record.resolve()),
             reason=terms.second_release,
@@ -171,9 +208,14 @@ def check_and_write(
         earlier = _read_others(book, entry)
         likenesses = [(compare(entry, each, alarm_share=ledger.alarm_share), each) for each in earlier]
         differencing = _refuse_second(masked, likenesses, ledger, terms)
-        own = (*_unpublished_label(masked, terms), *_published_rate(terms))
+        known = (*evidence.earlier, *replay_known(masked.original, earlier, secret=ledger.secret))
+        gate = Gate.of(terms.policy, terms.scenario, control=evidence.control, earlier=known)
+        written = Written(masked=masked, names=names, order=rows, bundle=part)
+        attacked = gate.attack(written, full=terms.attack == "full", override=terms.override)
+        own = (*_unpublished_label(masked, terms), *_published_rate(terms), *_broken_promises(account))
         remarks = (*checks, *bundle.remarks, *own, *_ledger_remarks(entry, likenesses))
         notes = _notes(bundle, findings=findings, remarks=remarks, differencing=differencing)
+        notes |= {"attacks": [each.as_dict() for each in attacked]}
         notes |= {"release_key_id": key.id, "terms": asdict(terms)}
         _write_record(masked, record, rows, notes)
         book.enter(replace(entry, at=datetime.now(UTC).isoformat(timespec="seconds")))
@@ -185,7 +227,32 @@ def check_and_write(
         findings=findings,
         remarks=remarks,
         differencing=differencing,
+        attacks=attacked,
+        override=terms.override if any(each.is_above for each in attacked) else "",
     )
+
+
+def find_obstacle(masked: Masked, *, key: Key, account: Account, terms: Terms) -> SpecError | UnsafeRelease | None:
+    """Return the first reason for which a release would be refused, as far as that is known before it is written."""
+    try:
+        _refuse_stamped(masked, key)
+        names = released_names(masked.data.schema, identifiers=terms.identifiers, drop=terms.drop)
+        refuse_if_any(name_remarks(names))
+        _verify_promises(account)
+        linkage = Linkage(masked, names)
+        _check_masked(linkage, terms)
+        refuse_if_any(linkage.remarks())
+    except (SpecError, UnsafeRelease) as error:
+        return error
+    return None
+
+
+def preview(masked: Masked, *, account: Account, terms: Terms) -> PublicPage:
+    """Return what the public report of a release would tell, before there is one."""
+    _check_tolerance(terms.tolerance)
+    names = released_names(masked.data.schema, identifiers=terms.identifiers, drop=terms.drop)
+    facts = _public_facts(Linkage(masked, names), account, terms)
+    return PublicPage.of(preview_release(masked.data, names, facts=facts))
 
 
 def _enter_released(release: Release, past: Sequence[PastStep], ledger: Ledger) -> None:
@@ -220,6 +287,13 @@ def _published_rate(terms: Terms) -> Iterator[Remark]:
     if terms.publish_rate:
         message = "the report states the share of records that took part; whoever releases it consents to that"
         yield warning("rate-published", message)
+    if terms.publish_errors:
+        message = "the report states by how much masking enlarges standard errors; whoever releases it consents to that"
+        yield warning("errors-published", message)
+
+
+def _broken_promises(account: Account) -> Iterator[Remark]:
+    yield from (warning("undone-by-later-step", flag) for flag in account.flags)
 
 
 def _check_tolerance(tolerance: int) -> None:
@@ -282,8 +356,8 @@ def _make_private(root: Path) -> None:
         ) from None
 
 
-def _verify_promises(masked: Masked, invariants: Sequence[Invariant]) -> tuple[Finding, ...]:
-    findings = verify(invariants, before=masked.original, after=masked.data, audit=masked.audit)
+def _verify_promises(account: Account) -> tuple[Finding, ...]:
+    findings = account.findings
     broken = [finding for finding in findings if not finding.ok]
     if broken:
         raise UnsafeRelease(
@@ -323,25 +397,68 @@ def _describe_protection(linkage: Linkage, terms: Terms) -> str:
     return f"{done}: every released value is as it was in the original file."
 
 
-def _public_facts(linkage: Linkage, invariants: Sequence[Invariant], terms: Terms) -> PublicFacts:
+def _public_facts(linkage: Linkage, account: Account, terms: Terms) -> PublicFacts:
     masked = linkage.masked
     # Identifiers get new numbers, so nothing about them is preserved.
     renumbered = (Kind.IDENTIFIER, Kind.HOUSEHOLD)
-    kept = (name for name in linkage.names if masked.data.schema[name].kind not in renumbered)
-    unchanged = tuple(name for name in kept if name not in terms.recoded)
-    promises = (invariant.for_users_of(unchanged) for invariant in invariants)
+    kept_names = tuple(name for name in linkage.names if masked.data.schema[name].kind not in renumbered)
+    unchanged = tuple(name for name in kept_names if name not in terms.recoded)
+    promises = (invariant.for_users_of(unchanged) for invariant in account.statements)
     sentences = dict.fromkeys(promise.sentence for promise in promises if promise is not None)
     records = len(masked.data)
     return PublicFacts(
         method=_describe_protection(linkage, terms),
         records=records,
         kept=tuple(sentences) if terms.tell_kept else (),
+        columns=_tell_columns(masked, account, kept_names, terms.past),
+        states=tuple((name, account.changes[name].state_after(terms.past)) for name in kept_names),
         title=terms.title,
         date=terms.date,
-        rate=round(2 * masked.audit.made / records, 6) if terms.publish_rate and records else None,
+        rate=_share_taking_part(masked) if terms.publish_rate and records else None,
+        multipliers=_multipliers(masked, terms.publish_errors) if records else (),
         tolerance=terms.tolerance,
         version=version("safeswap"),
     )
+
+
+def _multipliers(masked: Masked, indicators: str) -> tuple[tuple[str, float], ...]:
+    """Return the median growth of standard errors by kind of estimate, if there is consent to publish it."""
+    if not indicators:
+        return ()
+    from safeswap import registry
+    from safeswap.measures.utility.indicators import Indicators, error_multipliers
+
+    measure = registry.measure(indicators)
+    if not isinstance(measure, Indicators):
+        raise SpecError(
+            f"{measure.name!r} has no standard errors to publish",
+            code="no-indicator",
+            hint="state key indicators: a TOML file of them, or indicators:{…}",
+        )
+    recoded = masked.account.reference if masked.parts else None
+    seen = Comparison(before=masked.original, after=masked.data, attributes=(), recoded=recoded)
+    found = error_multipliers(measure.score(seen))
+    if not found:
+        raise SpecError(
+            "no kind of estimate has three estimates, so there is no multiplier to publish",
+            code="no-indicator",
+            hint="state more indicators, or by more domains; or publish none",
+        )
+    return tuple(found.items())
+
+
+def _tell_columns(masked: Masked, account: Account, names: Sequence[str], past: Sequence[PastStep]) -> tuple[str, ...]:
+    """Tell the whole chain of each released column; a column that is gone is not named."""
+    gone = any(name not in masked.original.schema for step in past for name in step.attributes)
+    told = [account.changes[name].sentence_after(past, all_named=not gone) for name in names]
+    told += ["An earlier step changed a column that is not released, or has another name now."] if gone else []
+    return tuple(told)
+
+
+def _share_taking_part(masked: Masked) -> float:
+    """Return the share of the records that took part: two for each pair."""
+    took_part = masked.audit.made * (2 if masked.audit.unit == "pairs" else 1)
+    return round(took_part / len(masked.data), 6)
 
 
 def _canonical(masked: Masked) -> str:

@@ -25,7 +25,6 @@ import json
 import secrets
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -33,9 +32,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from safeswap.arrays.keyed import derive
-from safeswap.files.parquet import open_parquet
 from safeswap.model.columns import same_memory
-from safeswap.model.ledger import Ledger, Words, hash_values
+from safeswap.model.ledger import AS_WRITTEN, Ledger, Spelling, Words, hash_values
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata, PastStep
 from safeswap.on_disk.job import Announcement
@@ -59,7 +57,7 @@ class Register(Protocol):
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was entered yet."""
+        """Return whether nothing was entered yet."""
 
     def read(self, names: Sequence[bytes]) -> list[Past]:
         """Return the steps of the names that are known, in the order in which they were entered."""
@@ -90,7 +88,7 @@ class FileRegister:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no ledger yet; reading does not create one."""
+        """Return whether there is no ledger yet; reading does not create one."""
         return not self.ledger.path.exists()
 
     def read(self, names: Sequence[bytes]) -> list[Past]:
@@ -111,7 +109,7 @@ class MemoryRegister:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was entered yet."""
+        """Return whether nothing was entered yet."""
         return not self._entries
 
     def read(self, names: Sequence[bytes]) -> list[Past]:
@@ -205,11 +203,11 @@ def enter_table(data: Microdata, register: Register) -> None:
 
 def enter_files(masking: Announcement, register: Register) -> None:
     """Enter files masked on disk: by bytes and by the columns that changed, which need not fit in memory."""
-    sides = ((masking.source, masking.source_digest), (masking.masked, masking.masked_digest))
-    before, after = (
-        {**dict.fromkeys(_name_bytes(digest, register)), **_name_columns_of(path, masking.names, register)}
-        for path, digest in sides
-    )
+    before: dict[bytes, str | None] = dict.fromkeys(_name_bytes(masking.source_digest, register))
+    after = _name_bytes(masking.masked_digest, register)
+    for column in masking.columns:
+        before |= dict.fromkeys(_name_pieces(column.before, register), column.name)
+        after += _name_pieces(column.after, register)
     past = () if register.is_empty else join_pasts(register.read(list(before)))
     entries = {name: _past_of(column, past) for name, column in before.items()}
     entries |= {name: (*past, *masking.steps) for name in after if name not in entries}
@@ -273,24 +271,18 @@ def _name_rows(rows: Words, register: Register) -> bytes:
     return _digest(register, "records", b"".join(each.to_bytes(8, "little") for each in sums))
 
 
-def _name_columns_of(path: Path, names: Sequence[str], register: Register) -> dict[bytes, str]:
-    """Return the names of some columns of Parquet files, read in batches."""
-    files = open_parquet(path)
-    found: dict[bytes, str] = {}
-    for name in names:
-        if name in files.schema.names:
-            batches = (pa.chunked_array([batch.column(0)]) for _, batch in files.batches([name]))
-            words = (_hash_column(batch, register) for batch in batches)
-            found |= dict.fromkeys(_name_column(words, register), name)
-    return found
+def _name_pieces(pieces: Iterable[pa.ChunkedArray], register: Register) -> list[bytes]:
+    """Name a column that is read in pieces."""
+    return _name_column((_hash_column(piece, register) for piece in pieces), register)
 
 
 def _name_column(batches: Iterable[Words], register: Register) -> list[bytes]:
     """Name a column by its values in order; no name if it holds too little to be told from others."""
     digest, changes, last = hashlib.sha256(), 0, None
     for words in filter(len, batches):
-        digest.update(words.tobytes())
-        changes += int(np.count_nonzero(words[1:] != words[:-1])) + (last is not None and last != words[0])
+        digest.update(np.ascontiguousarray(words).data)
+        if changes < _FEWEST_CHANGES:
+            changes += int(np.count_nonzero(words[1:] != words[:-1])) + (last is not None and last != words[0])
         last = words[-1]
     return [_digest(register, "column", digest.digest())] if changes >= _FEWEST_CHANGES else []
 
@@ -301,36 +293,54 @@ def _hash_column(column: pa.ChunkedArray, register: Register) -> Words:
     if pa.types.is_float16(kind) or pa.types.is_float32(kind):
         numbers = column.cast(pa.float32())
         column = pc.if_else(pc.is_nan(numbers), None, numbers).cast(pa.string())  # 0.1, not 0.100000001490116
-    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or _is_bytes(kind)):
-        column = _normalise_texts(column)
-    return hash_values(column, derive(register.secret, "values"))
+    spelling = AS_WRITTEN
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or _is_bytes(kind)):
+        spelling = _TIMES if _holds_times(column) else _FOLDED
+    return hash_values(column, derive(register.secret, "values"), spelling)
 
 
 def _is_bytes(kind: pa.DataType) -> bool:
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind))
 
 
-def _normalise_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return values as text in one spelling: formats differ in case, in missing values and in how they write times.
+def _holds_times(column: pa.ChunkedArray) -> bool:
+    """Return whether some of the first values are times."""
+    if pa.types.is_dictionary(column.type):
+        column = pa.chunked_array([chunk.dictionary for chunk in column.chunks[:1]], column.type.value_type)
+    first = _fold(column.slice(0, _TRIED).cast(pa.large_string()))
+    return bool(pc.any(pc.match_substring_regex(first, _TIME)).as_py())
+
+
+# Values as text in one spelling: formats differ in case, in missing values and in how they write times.
+
+
+def _fold(text: pa.Array) -> pa.Array:
+    """Return texts in small letters and without blanks around; missing where a format would call them missing.
+
+    >>> _fold(pa.array(["True", " ", "NaN"])).to_pylist()
+    ['true', None, None]
+    """
+    return _drop_missing(pc.utf8_lower(pc.utf8_trim_whitespace(text)))
+
+
+def _drop_missing(text: pa.Array) -> pa.Array:
+    return pc.if_else(pc.is_in(text, value_set=_MISSING_TEXTS.cast(text.type)), None, text)
+
+
+def _fold_times(text: pa.Array) -> pa.Array:
+    """Return times, and other texts, in one spelling.
 
     >>> times = ["2020-01-01T00:00:00.000", "2020-01-01 12:30:00", "2020-01-01 12:30:00.0500Z"]
-    >>> _normalise_texts(pa.chunked_array([[*times, "True", " ", "NaN"]])).to_pylist()
-    ['2020-01-01', '2020-01-01 12:30:00', '2020-01-01 12:30:00.05', 'true', None, None]
+    >>> _fold_times(pa.array(times)).to_pylist()
+    ['2020-01-01', '2020-01-01 12:30:00', '2020-01-01 12:30:00.05']
     """
-    if pa.types.is_dictionary(column.type):
-        chunks = [
-            pa.DictionaryArray.from_arrays(
-                chunk.indices, _normalise_texts(pa.chunked_array([chunk.dictionary])).combine_chunks()
-            )
-            for chunk in column.chunks
-        ]
-        return pa.chunked_array(chunks) if chunks else column
-    text = pc.utf8_lower(pc.utf8_trim_whitespace(column.cast(pa.large_string())))
-    if pc.any(pc.match_substring_regex(text.slice(0, _TRIED), _TIME)).as_py():
-        text = pc.replace_substring_regex(text, r"^(\d{4}-\d\d-\d\d)[t ](\d\d:\d\d:\d\d)", r"\1 \2")
-        text = pc.replace_substring_regex(text, r"^(.{19})\.([0-9]*?)0*z?$", r"\1.\2")
-        text = pc.replace_substring_regex(text, r"( 00:00:00)?\.?$", "")
-    return pc.if_else(pc.is_in(text, value_set=_MISSING_TEXTS), None, text)
+    text = pc.utf8_lower(pc.utf8_trim_whitespace(text))
+    text = pc.replace_substring_regex(text, r"^(\d{4}-\d\d-\d\d)[t ](\d\d:\d\d:\d\d)", r"\1 \2")
+    text = pc.replace_substring_regex(text, r"^(.{19})\.([0-9]*?)0*z?$", r"\1.\2")
+    return _drop_missing(pc.replace_substring_regex(text, r"( 00:00:00)?\.?$", ""))
+
+
+_FOLDED, _TIMES = Spelling(_fold, folds=True), Spelling(_fold_times, is_compiled=False)
 
 
 def _digest(register: Register, kind: str, content: bytes) -> bytes:

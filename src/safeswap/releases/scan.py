@@ -37,7 +37,10 @@ from safeswap.reports.public import DICTIONARY_FORMAT, dictionary_csv, dictionar
 _DICTIONARY_KEYS = {"format", "title", "records", "columns"}
 _COLUMN_KEYS = {"name", "kind", "type", "has_missing", "label", "geography_level", "missing_codes", "values"}
 _VALUE_KEYS = {"value", "label", "within"}
-_FACT_KEYS = {"product", "version", "method", "kept_exactly", "records", "tolerance", "title", "date", "rate"}
+_FACT_KEYS = {
+    *("product", "version", "method", "kept_exactly", "records", "tolerance", "title", "date", "rate"),
+    "error_multipliers",
+}
 
 _TAGS = frozenset(
     {"html", "head", "meta", "title", "style", "body", "h1", "h2", "h3", "p", "ul", "li", "table", "tr", "th", "td"}

@@ -24,7 +24,15 @@ class ReleaseSpec(Strict):
     title: Annotated[str, Field(description="title of the data set")] = ""
     date: Annotated[str, Field(description="date of the release")] = ""
     publish_rate: Annotated[bool, Field(description="publish the share of records that took part")] = False
+    publish_errors: Annotated[
+        str,
+        Field(description="publish by how much masking enlarges the standard errors of these key indicators"),
+    ] = ""
     second_release: Annotated[str, Field(description="reason for releasing records that were released before")] = ""
+    attack: Annotated[
+        Literal["quick", "full"], Field(description="attacks to try before the release: the quick ones, or all")
+    ] = "quick"
+    override: Annotated[str, Field(description="reason for releasing although an attack exceeds the policy")] = ""
     unmasked: Annotated[bool, Field(description="release the data although nothing was masked; the report says so")] = (
         False
     )

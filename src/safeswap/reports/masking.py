@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -24,12 +24,9 @@ from safeswap.model.masked import Masked
 from safeswap.model.schema import Kind
 from safeswap.model.score import Assessment, Comparison
 from safeswap.model.text import plural
+from safeswap.pipelines.account import Account
 from safeswap.reports.safe import OWN_FACTS as SAFE_FACTS
 from safeswap.reports.safe import InternalReport, Section, safe_sections
-
-if TYPE_CHECKING:
-    from safeswap.model.masked import Masked
-
 
 METHODS = ("recode", "suppress")
 """Methods that make values coarser or blank, but never wrong."""
@@ -145,8 +142,9 @@ def write_masking_report(
     'report.html'
     """
     method = registry.method(masked.spec.method)
-    promises = method.invariants(masked.original, masked.spec)
+    account = masked.account
     sections = (
+        *pipeline_sections(account),
         *table_facts(masked),
         *suppression_sections(masked),
         *safe_sections(masked),
@@ -161,13 +159,31 @@ def write_masking_report(
         plan=masked.plan.sentence + ".",
         spec=python_text(masked.spec, replicate=masked.audit.replicate),
         facts=[(name.replace("_", " "), value) for name, value in _facts(masked)],
-        kept=list(dict.fromkeys(promise.sentence for promise in promises)),
+        kept=list(dict.fromkeys(promise.sentence for promise in account.statements)),
         scores=list(assessment),
         left_out=assessment.left_out_sentences,
         sections=sections,
         for_release=masked.audit.releasable,
     )
     return report.write(path, force=force)
+
+
+def pipeline_sections(account: Account) -> tuple[Section, ...]:
+    """Return what each step of a pipeline did, warnings of promises that a later step broke, and every column."""
+    masked = account.masked
+    if not masked.parts:
+        return ()
+    steps = tuple(
+        (step.name, stage.plan.sentence, f"{stage.audit.made:,} {stage.audit.unit}")
+        for step, stage in zip(masked.audit.steps, masked.stages, strict=True)
+    )
+    columns = tuple((change.column, change.status, change.details) for change in account.changes)
+    return (
+        Section(title="Steps", text=account.flags, columns=("step", "plan", "done"), rows=steps, numeric=(2,)),
+        Section(
+            title="Columns, compared with the original", columns=("column", "status", "what happened"), rows=columns
+        ),
+    )
 
 
 def table_facts(masked: Masked) -> tuple[Section, ...]:
@@ -191,7 +207,7 @@ def table_facts(masked: Masked) -> tuple[Section, ...]:
 
 def geography_sections(masked: Masked, distributions: Sequence[str] = ()) -> tuple[Section, ...]:
     """Return tables of distances between exchanged records and of changes in distributions by level of geography."""
-    exchanged = {name for exchange in masked.audit.exchanges for name in exchange.attributes}
+    exchanged = {name for exchange in masked.audit.all_exchanges for name in exchange.attributes}
     levels = [a.name for a in masked.original.schema.iter_kind(Kind.GEOGRAPHY)]
     if not exchanged.intersection(levels):
         return ()
@@ -244,7 +260,7 @@ def bias_sections(masked: Masked) -> tuple[Section, ...]:
     """Return tables of PERCENTAGE BIAS by continuous item and level, with the verdict, for an edit with keys."""
     keys = getattr(masked.spec, "keys", ())
     items = [a.name for a in masked.original.schema.iter_kind(Kind.NUMERIC)]
-    if not keys or not items or not masked.audit.exchanges:
+    if not keys or not items or not masked.audit.all_exchanges:
         return ()
     report = percentage_bias(masked, variables=items, keys=keys)
     verdicts = [

@@ -1,6 +1,7 @@
 """The documents of a release, made from the release alone: the data dictionary and the report.
 
-The report is one self-contained HTML file without scripts.
+The report is one self-contained HTML file without scripts. What it tells is a value of its own, :class:`PublicPage`:
+neither this module nor anything it imports knows the confidential side.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import csv
 import io
 import json
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from heapq import nsmallest
 from importlib.resources import files
 from typing import Any
@@ -16,8 +18,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from safeswap.model.release import Release
+from safeswap.model.release import PublicFacts, Release
 from safeswap.model.schema import Attribute, Kind, level_texts
+from safeswap.model.spec import Strict
 
 DICTIONARY_FORMAT = "safeswap-dictionary-1"
 
@@ -115,45 +118,97 @@ def dictionary_csv(dictionary: dict[str, Any]) -> bytes:
     return text.getvalue().encode()
 
 
-def public_report(release: Release) -> bytes:
-    """Render the report as HTML; all text is escaped, and no count of records is below the tolerance."""
+class Column(Strict):
+    """A released column: what it is called, means and holds."""
+
+    name: str
+    label: str
+    kind: str
+    type: str
+    distinct: str
+
+
+class Line(Strict):
+    """A value and how often it occurs, in words if that is too seldom; ``width`` is the length of its bar."""
+
+    value: str
+    count: str
+    width: float
+
+
+class Frequencies(Strict):
+    """The most frequent values of a column; ``more`` others are in the data dictionary."""
+
+    name: str
+    lines: tuple[Line, ...]
+    more: int
+
+
+class PublicPage(Strict):
+    """All that the public report tells. It is made of a release alone, and nothing leads from it to anything else."""
+
+    facts: PublicFacts
+    records: str
+    columns: tuple[Column, ...]
+    weighted: bool
+    frequencies: tuple[Frequencies, ...]
+
+    @classmethod
+    def of(cls, release: Release) -> PublicPage:
+        """Collect what is told of a release; no count of records is below the tolerance."""
+        attributes = release.schema.attributes
+        return cls(
+            facts=release.facts,
+            records=_count_in_words(release.table.num_rows, release.facts.tolerance),
+            columns=tuple(_line(a, release.table.column(a.name)) for a in attributes),
+            weighted=any(a.kind is Kind.WEIGHT for a in attributes),
+            frequencies=tuple(_all_frequencies(release)),
+        )
+
+    def render(self) -> bytes:
+        """Return the report as HTML: text, tables and bars, which is all that the scan of a bundle lets pass."""
+        rate = "" if self.facts.rate is None else f"{self.facts.rate:.4g}"
+        title = self.facts.title or "Public-use file"
+        css = _read("paper.css")
+        text: str = _template().render(page=self, facts=self.facts, title=title, rate=rate, css=css)
+        return text.encode()
+
+
+@cache
+def _template() -> Any:
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    template = environment.from_string(
-        files("safeswap.reports").joinpath("templates/public_report.html").read_text("utf-8")
+    return environment.from_string(_read("public_report.html"))
+
+
+def _read(name: str) -> str:
+    return files("safeswap.reports").joinpath("templates", name).read_text("utf-8")
+
+
+def public_report(release: Release) -> bytes:
+    """Render the report as HTML; all text is escaped, and no count of records is below the tolerance."""
+    return PublicPage.of(release).render()
+
+
+def _line(attribute: Attribute, column: pa.ChunkedArray) -> Column:
+    return Column(
+        name=attribute.name,
+        label=attribute.label,
+        kind=attribute.kind.value,
+        type=type_in_words(column.type),
+        distinct=f"{len(attribute.levels):,}" if attribute.levels else "",
     )
-    attributes = release.schema.attributes
-    text = template.render(
-        title=release.facts.title or "Public-use file",
-        facts=release.facts,
-        rate="" if release.facts.rate is None else f"{release.facts.rate:.4g}",
-        records=_count_in_words(release.table.num_rows, release.facts.tolerance),
-        columns=[_line(a, release.table.column(a.name)) for a in attributes],
-        weighted=any(a.kind is Kind.WEIGHT for a in attributes),
-        frequencies=_all_frequencies(release),
-    )
-    return text.encode()
 
 
-def _line(attribute: Attribute, column: pa.ChunkedArray) -> dict[str, Any]:
-    return {
-        "name": attribute.name,
-        "label": attribute.label,
-        "kind": attribute.kind.value,
-        "type": type_in_words(column.type),
-        "distinct": f"{len(attribute.levels):,}" if attribute.levels else "",
-    }
-
-
-def _all_frequencies(release: Release) -> list[dict[str, Any]]:
+def _all_frequencies(release: Release) -> list[Frequencies]:
     # Arrow releases the GIL, so columns can be counted in parallel.
     with ThreadPoolExecutor(pa.cpu_count()) as threads:
         categorical = [a for a in release.schema.attributes if a.kind.is_categorical]
         return list(threads.map(lambda attribute: _frequencies(release, attribute), categorical))
 
 
-def _frequencies(release: Release, attribute: Attribute) -> dict[str, Any]:
+def _frequencies(release: Release, attribute: Attribute) -> Frequencies:
     """Count the most frequent values, in the order of the dictionary, missing last."""
     column = release.table.column(attribute.name)
     counted = column.drop_null().value_counts()
@@ -168,12 +223,12 @@ def _frequencies(release: Release, attribute: Attribute) -> dict[str, Any]:
     lines = [_frequency(attribute.labels.get(t, t), number[t], largest, release.facts.tolerance) for t in shown]
     if column.null_count:
         lines.append(_frequency("(missing)", column.null_count, largest, release.facts.tolerance))
-    return {"name": attribute.label or attribute.name, "lines": lines, "more": distinct - len(shown)}
+    return Frequencies(name=attribute.label or attribute.name, lines=tuple(lines), more=distinct - len(shown))
 
 
-def _frequency(text: str, count: int, largest: int, tolerance: int) -> dict[str, Any]:
+def _frequency(text: str, count: int, largest: int, tolerance: int) -> Line:
     width = min(100.0, round(100 * count / largest, 1)) if largest and count >= tolerance else 0
-    return {"value": text, "count": _count_in_words(count, tolerance), "width": width}
+    return Line(value=text, count=_count_in_words(count, tolerance), width=width)
 
 
 def _count_in_words(count: int, tolerance: int) -> str:

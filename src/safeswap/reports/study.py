@@ -21,6 +21,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib.metadata import version as version_of
 from importlib.resources import files
 from pathlib import Path
@@ -31,7 +32,7 @@ import numpy as np
 from safeswap import registry
 from safeswap.charts.heatmap import candidate_tables, heatmap_html
 from safeswap.charts.map import POLICY, map_fragment, map_svg, study_sentence
-from safeswap.charts.points import ChoiceLike, Points, StudyLike, points_of
+from safeswap.charts.points import Chosen, Points, StudyLike, points_of
 from safeswap.charts.spec_text import python_text
 from safeswap.charts.theme import css_variables, measure_title, number_text, shorten
 from safeswap.errors import SpecError
@@ -72,7 +73,7 @@ class Figure:
     sentence: str = ""
 
 
-def figures_of(study: StudyLike, choice: ChoiceLike, parts: Parts) -> list[Figure]:
+def figures_of(study: StudyLike, choice: Chosen, parts: Parts) -> list[Figure]:
     """Return one figure per measure: from the assessments if there are any, else from the study."""
     known = {**study.facts.get("before", {}), **{score.measure: score.value for score in parts.before or ()}}
 
@@ -99,7 +100,7 @@ def figures_of(study: StudyLike, choice: ChoiceLike, parts: Parts) -> list[Figur
 _READINGS = {"any": "any of its swap attributes differs", "all": "all of its swap attributes differ"}
 
 
-def internal_values(study: StudyLike, choice: ChoiceLike, parts: Parts) -> dict[str, Any]:
+def internal_values(study: StudyLike, choice: Chosen, parts: Parts) -> dict[str, Any]:
     """Return the values of the internal template."""
     facts = study.facts
     name = facts.get("name") or "a file without a name"
@@ -110,7 +111,7 @@ def internal_values(study: StudyLike, choice: ChoiceLike, parts: Parts) -> dict[
         "data": {"name": name} | {key: f"{facts[key]:,}" for key in ("records", "cells", "possible_cells")},
         "attributes": facts["attributes"],
         "choice": choice,
-        "tried": _internal_tried(study),
+        "tried": tell_question(study),
         "question": _question(study),
         "map": map_fragment(study, choice=choice),
         "replicates": study.spec.replicates,
@@ -131,7 +132,8 @@ def internal_values(study: StudyLike, choice: ChoiceLike, parts: Parts) -> dict[
     }
 
 
-def _internal_tried(study: StudyLike) -> list[str]:
+def tell_question(study: StudyLike) -> list[str]:
+    """Return the question of a study in sentences, for use inside: what was tried, by which measures."""
     spec = study.spec
     names = spec.attributes or [a["name"] for a in study.facts["attributes"]]
     risk, distortion = (", ".join(map(measure_title, measures)) for measures in (spec.risk, spec.distortion))
@@ -147,6 +149,7 @@ def _internal_tried(study: StudyLike) -> list[str]:
         f"Constraints: {'; '.join(c.label or 'none' for c in spec.constraints)}.",
         f"A pair counts if {_READINGS[spec.true_swap]}; pairing is {spec.pairing}.",
         f"Risk: {risk}. Distortion: {distortion}.",
+        *([f"Risk is measured under the scenario {spec.scenario.sentence}."] if spec.scenario else []),
         *others,
     ]
 
@@ -192,7 +195,7 @@ _PUBLIC_RULES = {
 }
 
 
-def public_values(study: StudyLike, choice: ChoiceLike, parts: Parts) -> dict[str, Any]:
+def public_values(study: StudyLike, choice: Chosen, parts: Parts) -> dict[str, Any]:
     """Return the values of the public template."""
     refuse_telltale((parts.title, parts.date, *parts.kept, *parts.limits), study, choice)
     row = study.table.slice(choice.candidate, 1).to_pylist()[0]
@@ -251,7 +254,7 @@ def _band_sentence(figures: Sequence[Figure]) -> str:
     return "" if first is None else f"{measure_title(first.measure)}: {band_text(first.after)}"
 
 
-def _heats(study: StudyLike, choice: ChoiceLike) -> list[str]:
+def _heats(study: StudyLike, choice: Chosen) -> list[str]:
     return [
         heatmap_html(study.table_pairs, [round_off(v) for v in values], caption=measure_title(measure))
         for measure, values in candidate_tables(study, choice.candidate).items()
@@ -268,7 +271,7 @@ def round_off(value: float) -> float:
     return float(f"{value:.{DIGITS}g}")
 
 
-def refuse_telltale(sentences: Iterable[str], study: StudyLike, choice: ChoiceLike) -> None:
+def refuse_telltale(sentences: Iterable[str], study: StudyLike, choice: Chosen) -> None:
     """Refuse sentences that name the key, the chosen rate or the number of pairs."""
     pairs = int(study.table.column("pairs")[choice.candidate].as_py())
     rate = study.table.column("rate")[choice.candidate].as_py()
@@ -301,13 +304,13 @@ def _tried(study: StudyLike) -> dict[str, Any]:
     }
 
 
-def _map(study: StudyLike, choice: ChoiceLike, tolerance: int) -> str:
+def _map(study: StudyLike, choice: Chosen, tolerance: int) -> str:
     points = public_points(study, choice, distortion=study.spec.distortion[0], tolerance=tolerance)
     svg = map_svg(points, text_as_paths=False)
     return svg[svg.index("<svg") :]
 
 
-def public_points(study: StudyLike, choice: ChoiceLike, *, distortion: str, tolerance: int) -> Points:
+def public_points(study: StudyLike, choice: Chosen, *, distortion: str, tolerance: int) -> Points:
     """Return the points of the map without rates and draws, rounded, in the order of their scores."""
     points = points_of(study, distortion=distortion, choice=choice)
     least = tolerance / max(1, study.facts["records"])
@@ -324,7 +327,13 @@ def public_points(study: StudyLike, choice: ChoiceLike, *, distortion: str, tole
         distortion=x[order],
         chosen=chosen,
         cloud=None,
+        original=None if points.original is None else _round_original(points.original, least),
     )
+
+
+def _round_original(original: tuple[float, float], least: float) -> tuple[float, float]:
+    risk, distortion = original
+    return round_off(raise_to(risk, least)), round_off(distortion)
 
 
 def raise_to(value: float, least: float) -> float:
@@ -364,7 +373,7 @@ _FILE_MODES = {"internal": PRIVATE_FILE, "public": 0o644}
 
 def write_study_report(
     study: StudyLike,
-    choice: ChoiceLike,
+    choice: Chosen,
     path: str | os.PathLike[str],
     *,
     version: Version = "internal",
@@ -389,7 +398,7 @@ def write_study_report(
     return Path(path)
 
 
-def study_report(study: StudyLike, choice: ChoiceLike, *, version: Version = "internal", **parts: Any) -> bytes:
+def study_report(study: StudyLike, choice: Chosen, *, version: Version = "internal", **parts: Any) -> bytes:
     """Render the report; ``parts`` are the fields of :class:`safeswap.reports.study.Parts`."""
     if version not in _VALUES:
         raise SpecError(f"there is no version {version!r}", code="bad-version", hint="say internal or public")
@@ -403,6 +412,7 @@ def study_report(study: StudyLike, choice: ChoiceLike, *, version: Version = "in
     return text.encode()
 
 
+@cache
 def template(name: str) -> Any:
     """Load a template of this package; values are escaped, and a missing value is an error."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined

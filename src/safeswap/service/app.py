@@ -17,10 +17,9 @@ from fastapi.concurrency import run_in_threadpool
 
 from safeswap.service import routes
 from safeswap.service.http import contract, etags, handlers
-from safeswap.service.http.bodies import PlainJson
 from safeswap.service.http.etags import NotModified
 from safeswap.service.http.handlers import RequestLog
-from safeswap.service.http.headers import BodyLimit, HostCheck, SecurityHeaders, Streamed, allowed_hosts
+from safeswap.service.http.headers import BodyLimit, HostCheck, PlainJson, SecurityHeaders, Streamed, allowed_hosts
 from safeswap.service.http.proxy import ProxyOnly
 from safeswap.service.keeping.store import free_projects
 from safeswap.service.people.sessions import StartTokens
@@ -74,18 +73,24 @@ def _api_routers() -> tuple[APIRouter, ...]:
         routes.users.tokens_router,
         routes.projects.members_router,
         routes.library.router,
+        routes.policy.router,
         routes.projects.router,
         routes.data.router,
+        routes.settings.router,
+        routes.households.router,
         routes.exchange.router,
         routes.jobs.router,
         routes.maskings.router,
         routes.studies.router,
+        routes.attacks.router,
         routes.confidentiality.router,
         routes.argus.router,
+        routes.risk_views.router,
         routes.safe_tables.router,
         routes.scripts.router,
         routes.logs.session_log_router,
         routes.releases.router,
+        routes.reports.router,
         routes.logs.router,
     )
 

@@ -19,12 +19,14 @@ from os import PathLike
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from urllib.parse import urlencode
 
 import httpx
 from pydantic import BaseModel
 
 from safeswap.errors import ERROR_CLASSES
 from safeswap.files.atomic import atomic_write
+from safeswap.model.scenario import Scenario, as_scenario
 from safeswap.service import routes
 from safeswap.service.app import API
 from safeswap.service.http.problems import Problem, Refusal
@@ -32,12 +34,16 @@ from safeswap.service.routes.jobs import Job, ResultAnswer
 from safeswap.service.routes.projects import MemberAnswer, ProjectAnswer
 
 if TYPE_CHECKING:
-    from safeswap.service.routes.argus import AdviceAnswer, RecipeAnswer, RiskyAnswer
+    from safeswap.service.routes.argus import AdviceAnswer, RecipeAnswer, RiskyAnswer, SuggestedKeysAnswer
     from safeswap.service.routes.data import DescriptionAnswer
+    from safeswap.service.routes.households import GeographyAnswer, HouseholdsAnswer
     from safeswap.service.routes.library import MeasureAnswer, MethodAnswer
     from safeswap.service.routes.maskings import PlanAnswer
+    from safeswap.service.routes.policy import PolicyAnswer
     from safeswap.service.routes.releases import ReleaseAnswer
+    from safeswap.service.routes.risk_views import RiskViewAnswer
     from safeswap.service.routes.safe_tables import CheckAnswer
+    from safeswap.service.routes.settings import BandsAnswer, SettingsAnswer, StepTableAnswer
     from safeswap.service.routes.studies import Candidate, CandidateAnswer, ChoiceAnswer
 
 __all__ = ["Client", "Refused"]
@@ -175,10 +181,20 @@ class ReleaseCalls(Connection):
         return self._get(routes.releases.ReleaseAnswer, f"/projects/{project_id}/releases/{release_id}")
 
     def approve(
-        self, project_id: str, release_id: str, *, manifest_hash: str, override_reason: str = ""
+        self,
+        project_id: str,
+        release_id: str,
+        *,
+        manifest_hash: str,
+        override_reason: str = "",
+        attack_override: str = "",
     ) -> ReleaseAnswer:
         """Approve exactly the bundle with this manifest, as an officer other than the requester."""
-        body = {"manifest_hash": manifest_hash, "override_reason": override_reason}
+        body = {
+            "manifest_hash": manifest_hash,
+            "override_reason": override_reason,
+            "attack_override": attack_override,
+        }
         return self._post(routes.releases.ReleaseAnswer, f"/projects/{project_id}/releases/{release_id}/approval", body)
 
     def reject(self, project_id: str, release_id: str, *, reason: str) -> ReleaseAnswer:
@@ -218,16 +234,32 @@ class ReleaseCalls(Connection):
         return self._send("GET", f"/projects/{project_id}/log.txt").text
 
 
+def _state(combinations: dict[str, Any]) -> dict[str, Any]:
+    """Return combinations, or the scenario in place of them, as a request states them."""
+    stated = {name: value for name, value in combinations.items() if name != "pipeline"}
+    how = {"pipeline": combinations["pipeline"]} if "pipeline" in combinations else {}
+    if not stated:
+        return how
+    if "scenario" in stated:
+        return {"scenario": as_scenario(stated["scenario"]).as_dict(), **how}
+    return {"combinations": stated, **how}
+
+
 class RiskCalls(Connection):
-    """Calls about risk. ``combinations`` takes the parameters of ``risky`` in Python."""
+    """Calls about risk. ``combinations`` takes the parameters of ``risky`` in Python, or ``scenario``."""
 
     def risky(self, project_id: str, **combinations: Any) -> RiskyAnswer:
         """Count the unsafe combinations of keys, now and after each step of the recipe."""
-        return self._post(routes.argus.RiskyAnswer, f"/projects/{project_id}/risky", {"combinations": combinations})
+        return self._post(routes.argus.RiskyAnswer, f"/projects/{project_id}/risky", _state(combinations))
+
+    def risk_view(self, project_id: str, view: str, **combinations: Any) -> RiskViewAnswer:
+        """Look at the risk from one side, in the file and after the pipeline; ``suda``, ``individual``, …"""
+        place = f"/projects/{project_id}/risk-views/{view}"
+        return self._post(routes.risk_views.RiskViewAnswer, place, _state(combinations))
 
     def count_risky(self, project_id: str, **combinations: Any) -> Job:
         """Count unsafe combinations as a job, for a long list or a large file."""
-        return self._post(Job, f"/projects/{project_id}/risky-lists", {"combinations": combinations})
+        return self._post(Job, f"/projects/{project_id}/risky-lists", _state(combinations))
 
     def risky_list(self, project_id: str, result_id: str) -> RiskyAnswer:
         """Return the counts of such a job."""
@@ -236,8 +268,13 @@ class RiskCalls(Connection):
 
     def advice(self, project_id: str, *, most: int = 10, **combinations: Any) -> AdviceAnswer:
         """Rank single recodes by unsafe combinations removed per information lost."""
-        asked = {"combinations": combinations, "most": most}
+        asked = {**_state(combinations), "most": most}
         return self._post(routes.argus.AdviceAnswer, f"/projects/{project_id}/advice", asked)
+
+    def suggested_keys(self, project_id: str, *, most: int = 10) -> SuggestedKeysAnswer:
+        """Rank the attributes by how identifying they are, as a start for a scenario."""
+        place = f"/projects/{project_id}/suggested-keys?most={most}"
+        return self._get(routes.argus.SuggestedKeysAnswer, place)
 
     def recipe(self, project_id: str) -> RecipeAnswer:
         """Return the project's recipe."""
@@ -251,6 +288,37 @@ class RiskCalls(Connection):
     def step_through_recipe(self, project_id: str, way: Literal["undo", "redo"]) -> RecipeAnswer:
         """Undo or redo the last change of the recipe."""
         return self._post(routes.argus.RecipeAnswer, f"/projects/{project_id}/recipe/{way}", {})
+
+    def settings(self, project_id: str) -> SettingsAnswer:
+        """Return the project's scenarios, steps, study and settings of the release."""
+        return self._get(routes.settings.SettingsAnswer, f"/projects/{project_id}/settings")
+
+    def change_settings(self, project_id: str, *, version: int, **sections: Any) -> SettingsAnswer:
+        """Replace sections: ``scenarios``, ``scenario``, ``steps``, ``study``, ``release``."""
+        place = f"/projects/{project_id}/settings"
+        return self._update(routes.settings.SettingsAnswer, "PATCH", place, sections, version)
+
+    def step_through_settings(self, project_id: str, way: Literal["undo", "redo"]) -> SettingsAnswer:
+        """Undo or redo the last change of the steps."""
+        return self._post(routes.settings.SettingsAnswer, f"/projects/{project_id}/settings/{way}", {})
+
+    def step_table(self, project_id: str) -> StepTableAnswer:
+        """Return what each step of the pipeline does."""
+        return self._post(routes.settings.StepTableAnswer, f"/projects/{project_id}/step-table", {})
+
+    def proposed_bands(self, project_id: str, attribute: str) -> BandsAnswer:
+        """Return bands for a numeric attribute, so that it can be a key."""
+        place = f"/projects/{project_id}/bands?{urlencode({'attribute': attribute})}"
+        return self._get(routes.settings.BandsAnswer, place)
+
+    def project_file(self, project_id: str) -> str:
+        """Return the project as the text of its ``project.toml``."""
+        return self._send("GET", f"/projects/{project_id}/project.toml").text
+
+    def put_project_file(self, project_id: str, text: str, *, version: int) -> SettingsAnswer:
+        """Replace the settings by those of a ``project.toml``."""
+        place = f"/projects/{project_id}/project.toml"
+        return self._update(routes.settings.SettingsAnswer, "PUT", place, {"text": text}, version)
 
     def check_tables(
         self, project_id: str, tables: Sequence[Sequence[str]], *, tolerance: int | None = None
@@ -271,11 +339,60 @@ class RiskCalls(Connection):
         return self._get(ResultAnswer, f"/projects/{project_id}/safe-tables/{result_id}")
 
     def plot_confidentiality(
-        self, project_id: str, masking: str, keys: Sequence[str], *, linkage: str = "auto", **options: Any
+        self,
+        project_id: str,
+        masking: str,
+        keys: Sequence[str] = (),
+        *,
+        linkage: str = "auto",
+        scenario: Scenario | Mapping[str, Any] | None = None,
+        **options: Any,
     ) -> Job:
         """Compute the confidentiality plot of a masking."""
         body = {"masking": masking, "keys": list(keys), "linkage": linkage, "options": options}
+        body |= {} if scenario is None else {"scenario": as_scenario(scenario).as_dict()}
         return self._post(Job, f"/projects/{project_id}/confidentiality", body)
+
+    def attack(
+        self,
+        project_id: str,
+        masking: str,
+        *,
+        scenario: Scenario | Mapping[str, Any] | None = None,
+        attacks: Sequence[str] = (),
+        full: bool = True,
+        **options: Any,
+    ) -> Job:
+        """Attack a masking as an intruder would; ``options`` are rules, tables, control and earlier."""
+        body: dict[str, Any] = {"masking": masking, "attacks": list(attacks), "full": full, **options}
+        body |= {} if scenario is None else {"scenario": as_scenario(scenario).as_dict()}
+        return self._post(Job, f"/projects/{project_id}/attacks", body)
+
+    def mask_below(self, project_id: str, keys: Sequence[str], *, threshold: float, **how: Any) -> Job:
+        """Find a specification that leaves no record above a risk; ``how`` are by, swap, fixed and weight."""
+        body = {"keys": list(keys), "threshold": threshold, **how}
+        return self._post(Job, f"/projects/{project_id}/mask-below", body)
+
+    def send_control(self, project_id: str, path: str | PathLike[str], **reading: str) -> Job:
+        """Upload records that were held out before masking; ``reading`` are identifier, delimiter and encoding."""
+        file = Path(path)
+        answer = self._send(
+            "PUT", f"/projects/{project_id}/control-file", params={"name": file.name, **reading}, content=chunks(file)
+        )
+        return Job.model_validate(answer.json())
+
+    def policy(self) -> PolicyAnswer:
+        """Return the agency's policy on attacks."""
+        return self._get(routes.policy.PolicyAnswer, "/release-policy")
+
+    def set_policy(self, text: str) -> PolicyAnswer:
+        """Replace the agency's policy by a TOML text, as an officer or administrator."""
+        version = self.policy().version
+        return self._update(routes.policy.PolicyAnswer, "PUT", "/release-policy", {"text": text}, version)
+
+    def attacked(self, project_id: str, result_id: str) -> ResultAnswer:
+        """Return the outcomes of attacks on a masking."""
+        return self._get(ResultAnswer, f"/projects/{project_id}/attacks/{result_id}")
 
     def confidentiality(self, project_id: str, result_id: str) -> ResultAnswer:
         """Return the totals of one confidentiality plot."""
@@ -337,14 +454,48 @@ class Client(RiskCalls, ReleaseCalls):
         """Plan a specification without applying it."""
         return self._post(routes.maskings.PlanAnswer, f"/projects/{project_id}/plan", {"spec": dict(spec)})
 
+    def undo_masking(self, project_id: str, masking: str) -> None:
+        """Undo a masking: its figures are erased, and it cannot be released."""
+        self._send("DELETE", f"/projects/{project_id}/maskings/{masking}")
+
     def mask(
-        self, project_id: str, spec: Mapping[str, Any], *, measures: Sequence[str] = (), replicate: int = 0
+        self,
+        project_id: str,
+        spec: Mapping[str, Any] | None = None,
+        *,
+        measures: Sequence[str] = (),
+        replicate: int = 0,
+        scenario: Scenario | Mapping[str, Any] | None = None,
+        study: str | None = None,
     ) -> Job:
-        """Mask the data and measure the result."""
-        body: dict[str, Any] = {"spec": dict(spec), "replicate": replicate}
+        """Mask the data, by default by the project's pipeline, and measure the result.
+
+        Risk is measured under the scenario, by default under every one of the project. The reports show the study.
+        """
+        body: dict[str, Any] = {"spec": None if spec is None else dict(spec), "replicate": replicate, "study": study}
+        body |= {} if scenario is None else {"scenario": as_scenario(scenario).as_dict()}
         return self._post(
             Job, f"/projects/{project_id}/maskings", body | ({"measures": list(measures)} if measures else {})
         )
+
+    def assess(self, project_id: str, masking: str, *, measures: Sequence[str] = (), indicators: str = "") -> Job:
+        """Assess a masking by other measures; ``indicators`` is the text of a TOML file of key indicators."""
+        body: dict[str, Any] = {"masking": masking, "indicators": indicators}
+        return self._post(
+            Job, f"/projects/{project_id}/assessments", body | ({"measures": list(measures)} if measures else {})
+        )
+
+    def assessment(self, project_id: str, result_id: str) -> ResultAnswer:
+        """Return one assessment."""
+        return self._get(ResultAnswer, f"/projects/{project_id}/assessments/{result_id}")
+
+    def households(self, project_id: str) -> HouseholdsAnswer:
+        """Return the number of households by size."""
+        return self._get(routes.households.HouseholdsAnswer, f"/projects/{project_id}/households")
+
+    def geography(self, project_id: str, level: int = 0) -> GeographyAnswer:
+        """Return the areas of a level, 0 being the coarsest, with those of the next level in them."""
+        return self._get(routes.households.GeographyAnswer, f"/projects/{project_id}/geography?level={level}")
 
     def masking(self, project_id: str, result_id: str) -> ResultAnswer:
         """Return one masking."""

@@ -12,7 +12,7 @@ from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import Request
 
@@ -26,6 +26,9 @@ from safeswap.service.keeping.vault import Vault, open_vault
 from safeswap.service.people.sessions import StartTokens
 from safeswap.service.settings import Settings
 from safeswap.service.work.jobs import Queue
+
+if TYPE_CHECKING:
+    from safeswap.workflow.step_table import StepTable
 
 IDLE_SECONDS = 3600.0
 CacheKey = tuple[str, int, str]  # project, data version, recipe
@@ -49,13 +52,14 @@ class DataCache:
         self._lock = threading.Lock()
         self._used: dict[CacheKey, float] = {}
         self._reading: dict[CacheKey, threading.Lock] = {}
+        self._tables: dict[str, tuple[StepTable, int, float]] = {}  # by project, with size and time
 
     @property
     def used(self) -> int:
         """Bytes in the cache."""
         with self._lock:
             self._drop_idle()
-            return sum(self._sizes.values())
+            return sum(self._sizes.values()) + sum(size for _, size, _ in self._tables.values())
 
     def get(
         self, store: Store, *, project_id: str, version: int, recipe: list[dict[str, Any]] | None, key: Key
@@ -84,9 +88,27 @@ class DataCache:
                 self._add(place, found)
         return found
 
+    def table_of(self, project_id: str) -> StepTable | None:
+        """Return the last table of a project's steps, with the masking behind it."""
+        with self._lock:
+            self._drop_idle()
+            found = self._tables.get(project_id)
+        return None if found is None else found[0]
+
+    def keep_table(self, project_id: str, table: StepTable) -> None:
+        """Keep a table of steps in place of the project's last one, if it fits; older tables make room."""
+        size = sum(int(stage.data.table.nbytes) for stage in table.masked.stages)
+        with self._lock:
+            self._tables.pop(project_id, None)
+            while self._tables and sum(each[1] for each in self._tables.values()) + size > self.most_bytes:
+                self._tables.pop(next(iter(self._tables)))
+            if size <= self.most_bytes:
+                self._tables[project_id] = (table, size, time.monotonic())
+
     def forget(self, project_id: str) -> None:
         """Drop everything of a project that was deleted or got new data."""
         with self._lock:
+            self._tables.pop(project_id, None)
             for place in [place for place in self._entries if place[0] == project_id]:
                 self._drop(place)
 
@@ -109,6 +131,8 @@ class DataCache:
     def _drop_idle(self) -> None:
         """Drop entries that were not used for a while; a worker may have deleted their project."""
         before = time.monotonic() - IDLE_SECONDS
+        for project_id in [name for name, (_, _, used) in self._tables.items() if used < before]:
+            self._tables.pop(project_id)
         for place in [place for place, used in self._used.items() if used < before]:
             self._drop(place)
 

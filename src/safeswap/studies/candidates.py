@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -80,17 +81,17 @@ def count_baseline(columns: Sequence[Codes], cardinalities: Sequence[int], small
     strides = strides_of(sizes.tolist())
     counted = counting.count_cells(columns, sizes.tolist())
     occupied, counts = counted.codes.astype(np.int64), counted.counts
-    tables = count_two_way(_labels_of(occupied, strides, sizes), counts, sizes)
+    tables = count_two_way(labels_of(occupied, strides, sizes), counts, sizes)
     dense = prod(sizes.tolist()) <= _DENSE
     if dense:
         every = np.arange(prod(sizes.tolist()), dtype=np.int64)
         place = locate_cells(
-            _labels_of(every, strides, sizes), tables.attributes, tables.first, sizes, np.arange(len(tables))
+            labels_of(every, strides, sizes), tables.attributes, tables.first, sizes, np.arange(len(tables))
         )
         slots, table = _EMPTY, np.bincount(occupied, counts, len(every)).astype(np.int64)
     else:
         place = np.zeros((0, len(tables)), dtype=np.int32)
-        slots, table = _make_hash_table(occupied, counts)
+        slots, table = make_hash_table(occupied, counts)
     return Baseline(
         records=len(columns[0]),
         sizes=sizes,
@@ -116,8 +117,8 @@ def score(base: Baseline, touched: Touched, pairs: Int64s, tables: Int64s) -> tu
     if base.is_dense:
         old, new, counts, place = touched.old, touched.new, base.counts, base.places
     else:
-        old, new, counts, seen = _localise(touched.old, touched.new, base.slots, base.counts)
-        labels = _labels_seen(seen, touched.labels, touched.pairs, touched.swapped)
+        old, new, counts, seen = localise(touched.old, touched.new, base.slots, base.counts)
+        labels = labels_seen(seen, touched.labels, touched.pairs, touched.swapped)
         place = locate_cells(labels, base.tables.attributes, base.tables.first, base.sizes, tables)
         column = np.arange(len(tables), dtype=np.int64)
     two = base.tables
@@ -127,7 +128,8 @@ def score(base: Baseline, touched: Touched, pairs: Int64s, tables: Int64s) -> tu
     )  # fmt: skip
 
 
-def _labels_of(codes: Int64s, strides: Int64s, sizes: Int64s) -> npt.NDArray[np.uint32]:
+def labels_of(codes: Int64s, strides: Int64s, sizes: Int64s) -> npt.NDArray[np.uint32]:
+    """Return the labels of cells, a row each."""
     return (codes[:, None] // strides % sizes).astype(np.uint32)
 
 
@@ -139,13 +141,13 @@ def _slot_of(code: int, capacity: int) -> np.int64:
 
 
 @njit(cache=True, nogil=True)
-def _make_hash_table(codes: Int64s, counts: Int64s) -> tuple[Int64s, Int64s]:
-    """Return a hash table of the occupied cells: the cell and the count of each slot."""
+def make_hash_table(codes: Int64s, counts: Any) -> tuple[Int64s, Any]:
+    """Return a hash table of the occupied cells: the cell and the count, or the sum, of each slot."""
     capacity = 16
     while capacity < 2 * len(codes):
         capacity *= 2
     slots = np.full(capacity, -1, dtype=np.int64)
-    table = np.zeros(capacity, dtype=np.int64)
+    table = np.zeros(capacity, dtype=counts.dtype)
     for i in range(len(codes)):
         slot = _slot_of(codes[i], capacity)
         while slots[slot] >= 0:
@@ -156,7 +158,7 @@ def _make_hash_table(codes: Int64s, counts: Int64s) -> tuple[Int64s, Int64s]:
 
 
 @njit(cache=True, nogil=True)
-def _localise(old: Int64s, new: Int64s, slots: Int64s, table: Int64s) -> tuple[Int64s, Int64s, Int64s, Int64s]:
+def localise(old: Int64s, new: Int64s, slots: Int64s, table: Any) -> tuple[Int64s, Int64s, Any, Int64s]:
     """Number the touched cells, so that arrays of that length suffice.
 
     Returns both sides renumbered, the count of each touched cell before, and the move in which it was first seen (its
@@ -182,7 +184,7 @@ def _localise(old: Int64s, new: Int64s, slots: Int64s, table: Int64s) -> tuple[I
                 seen[number] = i if side == 0 else ~i
                 number += 1
             local[side, i] = place[slot]
-    counts = np.zeros(number, dtype=np.int64)
+    counts = np.zeros(number, dtype=table.dtype)
     for j in range(number):
         slot = _slot_of(codes[j], len(slots))
         while slots[slot] >= 0 and slots[slot] != codes[j]:
@@ -193,7 +195,7 @@ def _localise(old: Int64s, new: Int64s, slots: Int64s, table: Int64s) -> tuple[I
 
 
 @njit(cache=True, nogil=True)
-def _labels_seen(seen: Int64s, labels: Codes, pairs: Int64s, swapped: Int64s) -> Codes:
+def labels_seen(seen: Int64s, labels: Codes, pairs: Int64s, swapped: Int64s) -> Codes:
     """Return the labels of each touched cell, from the record in which it was first seen."""
     found = np.empty((len(seen), labels.shape[1]), dtype=labels.dtype)
     for j in range(len(seen)):

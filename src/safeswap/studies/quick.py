@@ -24,15 +24,21 @@ from safeswap.arrays.types import Codes, Floats, Int64s
 from safeswap.engines.memory import MemoryRecords
 from safeswap.errors import SafeswapError
 from safeswap.measures.base import Measure
+from safeswap.measures.survey import find_weight
+from safeswap.measures.utility.indicators import LineMeasure
+from safeswap.measures.weighted import usable_weight
 from safeswap.methods.exchange import Nesting
 from safeswap.methods.swap import check_attributes, draw_pairs, draw_shortfall_error, shortfall_error, stage_key
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata, signed_zeros
 from safeswap.model.plan import Plan
+from safeswap.model.score import Comparison
 from safeswap.model.spec import SwapSpec
 from safeswap.model.study import Figures
 from safeswap.studies import candidates
 from safeswap.studies.candidates import SCORES
+from safeswap.studies.quick_lines import LineScorer
+from safeswap.studies.quick_weights import WEIGHTED_SCORES, WeightScorer
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,8 @@ class QuickMeasure:
     n: int = 0  # of the n-rule
     of_tables: bool = False
     absolute: bool = False
+    lines: LineMeasure | None = field(default=None, repr=False)  # estimates that touched records determine
+    weight: str = field(default="", repr=False)  # of the tables; counts without one
 
     def read(self, scores: Floats, tables: Floats, smallness: npt.NDArray[np.int64]) -> Floats:
         """Return the value of each candidate."""
@@ -51,12 +59,14 @@ class QuickMeasure:
             return np.asarray(np.abs(tables[:, :, TABLE_MEASURES.index(self.name)]).mean(axis=1))
         if self.n:
             return scores[:, len(SCORES) + int(np.searchsorted(smallness, self.n))]
-        values = scores[:, SCORES.index(self.name)]
+        values = scores[:, (WEIGHTED_SCORES if self.weight else SCORES).index(self.name)]
         return np.abs(values) if self.absolute else values
 
 
-def as_quick(measure: Measure) -> QuickMeasure | None:
+def as_quick(measure: Measure, weight: str = "") -> QuickMeasure | None:
     """Return how to read the measure off the scores; None if it needs other attributes, other tables or records.
+
+    ``weight`` is that of the file, which tables are weighted by unless the measure says otherwise.
 
     >>> from safeswap.registry import measure
     >>> as_quick(measure("n_rule:n=5"))
@@ -66,16 +76,21 @@ def as_quick(measure: Measure) -> QuickMeasure | None:
     >>> as_quick(measure("n_rule:keys=Age+Sex")) is None
     True
     """
+    if isinstance(measure, LineMeasure):
+        return QuickMeasure(measure.name, lines=measure) if not measure.has_slow_lines else None
     stated: dict[str, Any] = {name: value for name, value in measure.parameters.items() if value not in ([], None)}
-    absolute = bool(stated.pop("absolute", False))
+    absolute, weighted = bool(stated.pop("absolute", False)), bool(stated.pop("weighted", False))
+    by = weight if weighted else ""
+    if weighted and stated.get("weight") == weight:
+        del stated["weight"]
     if measure.name == "n_rule" and set(stated) == {"n"}:
         return QuickMeasure(measure.name, n=stated["n"])
     if measure.name in ("adV", "adC") and not stated:
-        return QuickMeasure(measure.name, of_tables=True, absolute=absolute)
+        return QuickMeasure(measure.name, of_tables=True, absolute=absolute, weight=by)
     if measure.name in SCORES and not stated:
-        return QuickMeasure(measure.name, absolute=absolute)
+        return QuickMeasure(measure.name, absolute=absolute, weight=by)
     if measure.name in TABLE_MEASURES and stated == {"ways": 2}:
-        return QuickMeasure(measure.name, of_tables=True, absolute=absolute)
+        return QuickMeasure(measure.name, of_tables=True, absolute=absolute, weight=by)
     return None
 
 
@@ -93,6 +108,7 @@ class SwapGroup:
     differ: Int64s
     tables: Int64s  # the 2-way tables that can change
     refused: tuple[str, ...]  # why the last ones are infeasible whatever the draw, one reason each
+    risk: SwapGroup | None = None  # the same swaps, over the keys of a scenario
 
     @property
     def fixed(self) -> Names:
@@ -109,6 +125,7 @@ class Prefix:
     labels: Codes
     cells: Int64s
     strata: dict[Names, tuple[npt.NDArray[np.uint32], int]] = field(default_factory=dict)
+    numbers: dict[LineMeasure, Floats] = field(default_factory=dict)  # values and weights that estimates are made from
 
 
 class QuickWay:
@@ -123,9 +140,13 @@ class QuickWay:
         self.keys = keys
         self.records = MemoryRecords(data, key)
         self._nesting = Nesting(self.records)
-        self.names = tuple(dict.fromkeys((*keys, *further)))
         self._plans: dict[SwapSpec, Plan] = {}
-        self._measures = [as_quick(measure) for measure in measures]
+        self.weight = usable_weight(data)
+        self._measures = [as_quick(measure, self.weight) for measure in measures]
+        self._of_lines = [each.lines for each in self._measures if each is not None and each.lines is not None]
+        seen = Comparison(before=data, after=data, attributes=keys)
+        domains = [name for each in self._of_lines for line in each.lines_for(seen) for name in line.by]
+        self.names = tuple(dict.fromkeys((*keys, *further, *domains)))
         self.likely_share = 0.0
 
     @cached_property
@@ -142,6 +163,22 @@ class QuickWay:
         """The counts before masking."""
         smallness = sorted({measure.n for measure in self._measures if measure and measure.n}) or [3]
         return candidates.count_baseline(*self.data.coded_columns(self.keys), smallness)
+
+    @cached_property
+    def scorers(self) -> dict[LineMeasure, LineScorer]:
+        """The scorer of each measure of estimates, with their values before masking."""
+        return {each: LineScorer(self.data, each, self.keys, self.names) for each in self._of_lines}
+
+    @cached_property
+    def weight_scorer(self) -> WeightScorer | None:
+        """The scorer of weighted tables, if any are asked for or kept and the file has a weight."""
+        asked = self.keeps_tables or any(each is not None and each.weight for each in self._measures)
+        return WeightScorer(self.data, self.weight, self.base, self.keys) if self.weight and asked else None
+
+    def moves_weight(self, spec: SwapSpec) -> bool:
+        """Return whether a swap exchanges a weight that estimates or tables are made with."""
+        weights = [find_weight(self.data.schema, each.weight) for each in self._of_lines if each.weighted]
+        return any(weight in spec.swap for weight in (*weights, *((self.weight,) if self.weight else ())))
 
     @cached_property
     def labels(self) -> Codes:
@@ -188,7 +225,8 @@ class QuickWay:
 
     def _tables(self, swapped: Int64s) -> Int64s:
         needed = self.keeps_tables or any(measure.of_tables for measure in self.measures or ())
-        return self.base.tables.that_change(swapped) if needed else swapped[:0]
+        weighted = self.weight_scorer is not None
+        return self.base.tables.that_change(swapped, weighted=weighted) if needed else swapped[:0]
 
     def _columns(self, names: Names) -> Int64s:
         return np.array([self.names.index(name) for name in names], dtype=np.int64)
@@ -273,11 +311,22 @@ class Replicate:
         if way.keys == way.data.schema.categorical:
             # With default attributes a change of any column counts, and a true swap changes both records.
             scores[:, candidates.SCORES.index("share_changed")] = 2 * asked / len(way.data)
+        weighted = way.weight_scorer
+        by_weight = (scores, tables)
+        if weighted is not None:
+            by_weight = weighted.score(done, weighted.weights[prefix.rows], asked, group.tables)
         measures = way.measures or ()
         values = np.empty((len(asked), len(measures)))
         for column, measure in enumerate(measures):
-            values[:, column] = measure.read(scores, tables, way.base.smallness)
-        kept = tables.astype(np.float32) if way.keeps_tables else None
+            if measure.lines is not None:
+                scorer, swapped = way.scorers[measure.lines], group.specs[-1].swap
+                if measure.lines not in prefix.numbers:
+                    prefix.numbers[measure.lines] = scorer.gather(prefix.rows)
+                values[:, column] = scorer.score(prefix.numbers[measure.lines], prefix.labels, pairs, asked, swapped)
+            else:
+                found = by_weight if measure.weight else (scores, tables)
+                values[:, column] = measure.read(*found, way.base.smallness)
+        kept = by_weight[1].astype(np.float32) if way.keeps_tables else None
         return Figures(values, asked, ("",) * len(asked), kept)
 
     def _repair(self, group: SwapGroup, position: int, found: int) -> Figures:

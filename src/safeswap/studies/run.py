@@ -22,11 +22,10 @@ from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import level_texts
 from safeswap.model.study import Figures, StudySpec
-from safeswap.studies.evaluate import Evaluator, Group
+from safeswap.studies.evaluate import Evaluator, FixedSteps, Group, measure_frontier, study_of
 from safeswap.studies.prepare import check, grid
 from safeswap.studies.quick import SwapGroup
 from safeswap.studies.study import Study
-from safeswap.studies.table import study_of
 
 _BLOCK_COST = 4_000_000  # records read; about a tenth of a second
 
@@ -71,14 +70,17 @@ def run_study(
     >>> len(study)
     6
     """
-    checked = check(data, study)
-    groups = grid(data, study)
+    fixed = FixedSteps.of(data, study, key)
+    base = data if fixed is None else fixed.data
+    checked = check(base, study, None if fixed is None else data)
+    groups = grid(base, study)
     total = sum(len(group.specs) for group in groups) * study.replicates
-    evaluator = Evaluator(data, study, key, candidates=total, measures=list(checked.measures.values()))
+    measures = list(checked.measures.values())
+    evaluator = Evaluator(base, study, key, candidates=total, measures=measures, fixed=fixed)
     saved = SavedBlocks(checkpoint, study_digest(data, study, key)) if checkpoint else None
     runner = BlockRunner(evaluator, saved, threads=threads)
     figures = runner.evaluate(groups, (lambda done: progress(done, total)) if progress else None)
-    return study_of(study, evaluator, groups, figures, checked.before)
+    return measure_frontier(study_of(study, evaluator, groups, figures, checked.before), evaluator)
 
 
 class SavedBlocks:
@@ -135,12 +137,15 @@ def study_digest(data: Microdata, study: StudySpec, key: Key, *further: str) -> 
     """
     digest = hmac.new(keyed.derive(key.secret, "study", "checkpoint"), digestmod="sha256")
     # The objective is left out: another choice can resume from the same scores.
-    question = json.dumps(study.model_dump(mode="json", exclude={"objective"}), sort_keys=True)
+    # So is a scenario that is not stated: unfinished studies of earlier versions can be resumed.
+    absent = {"objective"} if study.scenario else {"objective", "scenario"}
+    question = json.dumps(study.model_dump(mode="json", exclude=absent), sort_keys=True)
     for part in (keyed.ALGORITHM, str(_BLOCK_COST), question, data.schema.model_dump_json(), str(len(data)), *further):
         digest.update(f"{len(part)}\0{part}".encode())
     digest.update(_bytes(record_identity(data, keyed.derive(key.secret, "identity"))))
     named = [*study.attributes, *study.keys, *(n for c in study.constraints for n in (*c.fixed, *c.differ))]
-    every = study.others or any(":" in text for text in study.measures)
+    whole = study.others or study.vary or study.first or study.last or study.scenario
+    every = whole or any(":" in text for text in study.measures)
     for name in data.attributes if every else dict.fromkeys((*data.schema.categorical, *named)):
         coded = data.coded(name)
         digest.update("\0".join([name, *level_texts(coded.levels)]).encode())

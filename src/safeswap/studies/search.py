@@ -23,11 +23,10 @@ from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
 from safeswap.model.study import ConstraintSet, Figures, StudySpec
 from safeswap.model.text import plural
-from safeswap.studies.evaluate import Evaluator, Group
+from safeswap.studies.evaluate import Evaluator, FixedSteps, Group, measure_frontier, study_of
 from safeswap.studies.prepare import MOST_CANDIDATES, check, other_group, swap_attributes, swap_group
 from safeswap.studies.run import BlockRunner, Checkpoint, Progress, SavedBlocks, run_study, study_digest
 from safeswap.studies.study import Study
-from safeswap.studies.table import study_of
 
 
 @dataclass(frozen=True)
@@ -186,18 +185,21 @@ def search_study(
     >>> len(found), found.facts["search"]["possible"]
     (60, 486)
     """
-    checked = check(data, study)
-    space = Space(study, swap_attributes(data, study))
+    fixed = FixedSteps.of(data, study, key)
+    base = data if fixed is None else fixed.data
+    checked = check(base, study, None if fixed is None else data)
+    space = Space(study, swap_attributes(base, study))
     _check_budget(budget, study)
-    if space.size + len(study.others) <= budget:
+    stated = list(study.stated())
+    if space.size + len(stated) <= budget:
         return run_study(data, study, key=key, progress=progress, checkpoint=checkpoint, threads=threads)
     measures = list(checked.measures.values())
-    evaluator = Evaluator(data, study, key, candidates=budget * study.replicates, measures=measures)
+    evaluator = Evaluator(base, study, key, candidates=budget * study.replicates, measures=measures, fixed=fixed)
     saved = SavedBlocks(checkpoint, study_digest(data, study, key, f"search {budget}")) if checkpoint else None
     seen = _Seen(BlockRunner(evaluator, saved, threads=threads), budget, progress)
-    seen.add([other_group(values) for values in study.others])
+    seen.add([other_group(values, label) for values, label in stated])
     _evolve(space, seen, key)
-    found = study_of(study, evaluator, seen.groups, seen.figures(), checked.before)
+    found = measure_frontier(study_of(study, evaluator, seen.groups, seen.figures(), checked.before), evaluator)
     summary = {"method": "NSGA-II (pymoo)", "budget": budget, "evaluated": len(seen.groups), "possible": space.size}
     return replace(found, facts={**found.facts, "search": summary})
 
@@ -207,12 +209,13 @@ def _evolve(space: Space, seen: _Seen, key: Key) -> None:
     # The path is not secret, but it must not reveal a small seed.
     seed = int.from_bytes(keyed.derive(key.secret, "study", "search"), "big")
     known: dict[tuple[int, ...], int] = {}
+    stated = len(seen.groups)
 
     def evaluate(rows: Rows) -> npt.NDArray[np.float64]:
         """Return the mean scores of each row; NaN for rows beyond the budget."""
         new = [row for row in dict.fromkeys(map(tuple, rows.tolist())) if row not in known][: seen.left]
         for row in new:
-            known[row] = len(known) + len(space.study.others)
+            known[row] = len(known) + stated
         chosen = (space.candidate(np.array(row)) for row in new)
         seen.add([swap_group(space.study, names, constraint, (rate,)) for names, constraint, rate in chosen])
         means = np.array(seen.means)
@@ -278,7 +281,7 @@ class _Seen:
 
 
 def _check_budget(budget: int, study: StudySpec) -> None:
-    least = len(study.others) + 20
+    least = sum(1 for _ in study.stated()) + 20
     if budget < least or budget * study.replicates > MOST_CANDIDATES:
         raise SpecError(
             f"a search cannot have a budget of {plural(budget, 'specification')} × "

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -19,14 +19,12 @@ from safeswap.arrays.types import Floats, Int64s
 from safeswap.errors import SpecError
 from safeswap.measures.base import to_comparable
 from safeswap.model.checked import check_types
+from safeswap.model.columns import to_frame_type
 from safeswap.model.microdata import Microdata
 from safeswap.model.spec import MaskSpec
 from safeswap.model.study import StudySpec
 from safeswap.model.text import plural
-from safeswap.studies.objective import Objective, as_objective
-
-if TYPE_CHECKING:
-    from safeswap.studies.choice import Choice
+from safeswap.studies.choice import Choice, Objective, as_objective, choose_candidate, take_candidate
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -62,8 +60,8 @@ class Study:
         >>> Study.load(path).table.equals(found.table)
         True
         """
+        from safeswap.studies.evaluate import specs_of
         from safeswap.studies.files import read_study
-        from safeswap.studies.table import specs_of
 
         stored = read_study(path)
         return cls(
@@ -194,6 +192,36 @@ class Study:
         )
 
     @check_types
+    def find(self, spec: MaskSpec, replicate: int = 0) -> int | None:
+        """Return the candidate that a masking by this specification is; None if it is none of them.
+
+        Names of steps do not matter: they decide draws, and a candidate stands for all draws of its specification.
+
+        >>> from safeswap import SwapSpec, datasets, study
+        >>> found = study(datasets.cps8d(), attributes=["Race"], rates=[0.01, 0.05], insecure_seed=1)
+        >>> found.find(SwapSpec(swap=["Race"], rate=0.05)), found.find(SwapSpec(swap=["Race"], rate=0.5))
+        (1, None)
+        """
+        asked = _nameless(spec)
+        place = next((number for number, each in enumerate(self.specs) if _nameless(each) == asked), None)
+        drawn = replicate if replicate < self.spec.replicates else 0
+        return None if place is None else place + drawn * len(self.specs)
+
+    @check_types
+    def take(self, candidate: int) -> Choice:
+        """Return a candidate as the choice, for reports: people chose it, whatever a rule says."""
+        self._require_candidate(candidate)
+        return take_candidate(self, candidate)
+
+    def _require_candidate(self, number: int) -> None:
+        if not 0 <= number < len(self):
+            raise SpecError(
+                f"there is no candidate {number:,}",
+                code="unknown-candidate",
+                hint=f"candidates are numbered from 0 to {len(self) - 1:,}",
+            )
+
+    @check_types
     def choose(
         self,
         objective: str | Objective | Callable[[float, float], float] | None = None,
@@ -207,8 +235,6 @@ class Study:
         on the frontier. Of the best one's draws the one nearest to its mean is chosen: taking the luckiest would make
         the scores look better than they are.
         """
-        from safeswap.studies.choice import choose_candidate
-
         rule = as_objective(self.spec.objective if objective is None else objective)
         return choose_candidate(self, rule, risk=risk, distortion=distortion)
 
@@ -221,12 +247,7 @@ class Study:
                 code="unknown-measure",
                 hint="they are: " + ", ".join(TABLE_MEASURES),
             )
-        if not 0 <= number < len(self):
-            raise SpecError(
-                f"there is no candidate {number:,}",
-                code="unknown-candidate",
-                hint=f"candidates are numbered from 0 to {len(self) - 1:,}",
-            )
+        self._require_candidate(number)
         if self.two_way is None:
             return None
         values = self.two_way[number, :, TABLE_MEASURES.index(measure)]
@@ -254,12 +275,7 @@ class Study:
             raise SpecError(
                 f"a study has no part {part!r}", code="unknown-part", hint="the parts are: " + ", ".join(parts)
             )
-        table = parts[part]()
-        if self.frame_type == "pyarrow":
-            return table
-        import narwhals as nw
-
-        return nw.from_arrow(table, backend=self.frame_type).to_native()  # type: ignore[arg-type]
+        return to_frame_type(parts[part](), self.frame_type)
 
     def _rates(self) -> Floats:
         rates: Floats = self.table.column("rate").to_numpy().astype(np.float64, copy=False)
@@ -288,3 +304,10 @@ def mean_and_spread(values: Floats) -> tuple[Floats, Floats]:
     squares = np.square(np.where(known, values - mean, 0.0)).sum(axis=0)
     spread = np.divide(squares, number - 1, out=np.full(len(number), np.nan), where=number > 1)
     return mean, np.sqrt(spread)
+
+
+def _nameless(spec: MaskSpec) -> tuple[dict[str, Any], ...]:
+    """Return what a specification does, step by step, without the names of the steps."""
+    values = spec.as_dict()
+    steps = values["steps"] if spec.method == "pipeline" else [values]
+    return tuple({name: value for name, value in step.items() if name != "name"} for step in steps)

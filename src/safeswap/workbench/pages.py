@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from importlib.resources import files
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -26,12 +27,20 @@ MAP_POLICY = CHART_POLICY.replace("script-src 'self'", "script-src 'self' 'unsaf
 STEPS = (
     ("data", "Data", "Contents of the file"),
     ("risk", "Risk", "Combinations that could identify a person"),
-    ("method", "Method", "Masking method and parameters"),
+    ("method", "Pipeline", "The steps of the masking: recode, blank, swap"),
     ("map", "Map", "Risk and utility of many candidates"),
     ("records", "Records", "Confidentiality of each record"),
     ("release", "Release", "Review and approval for publication"),
 )
 """The screens in order: name in the address, title and purpose."""
+
+ROOMS = (
+    ("households", "Households", "Who lives together, and swapping whole households"),
+    ("indicators", "Indicators", "What users compute, before and after"),
+    ("attacks", "Attacks", "What an intruder would try"),
+    ("tables", "Tables", "Check tables for publication, and make them safe"),
+)
+"""Screens beside the steps."""
 
 CHARTS = {"map": "map", "records": "confidentiality"}
 """The chart of each screen that has one."""
@@ -39,8 +48,21 @@ CHARTS = {"map": "map", "records": "confidentiality"}
 PAYLOADS = {"map": "/studies/{}/map", "records": "/confidentiality/{}/plot"}
 """Paths of the chart data, below the address of the project."""
 
-LISTS = {"map": ("/studies?limit=200",), "records": ("/confidentiality?limit=200", "/maskings?limit=200")}
+LISTS = {
+    "map": ("/studies?limit=200", "/settings"),
+    "records": ("/confidentiality?limit=200", "/maskings?limit=200", "/settings"),
+}
 """Paths of the lists that a screen with a chart requests as well."""
+
+HELP = {
+    "tour": "A tour in ten minutes",
+    "projects": "The start page",
+    **{name: title for name, title, _ in STEPS},
+    "result": "Result",
+    **{name: title for name, title, _ in ROOMS},
+    "log": "Session log",
+}
+"""The pages of help: one for each screen, and a tour."""
 
 Identifier = Annotated[str, Path(max_length=64, pattern=r"^[0-9A-Za-z_-]+$")]
 # The chosen colour theme, if any: a cookie, so that it is known before anything is drawn.
@@ -65,6 +87,12 @@ def open_page(theme: Theme = "") -> Response:
     return _page("open", "Opening", theme=theme)
 
 
+@router.get("/help/{topic}")
+def help_page(topic: Annotated[str, Path(pattern=f"^({'|'.join(HELP)})$")], theme: Theme = "") -> Response:
+    """Return the help on one screen."""
+    return _page("help", f"Help: {HELP[topic]}", theme=theme, topic=topic)
+
+
 @router.get("/projects/{project_id}/log")
 def log_page(project_id: Identifier, theme: Theme = "") -> Response:
     """Return the session log."""
@@ -80,22 +108,29 @@ def result_page(project_id: Identifier, result_id: Identifier, theme: Theme = ""
 @router.get("/projects/{project_id}/{screen}")
 def step_page(
     project_id: Identifier,
-    screen: Annotated[str, Path(pattern="^(data|risk|method|map|records|release|tables)$")],
+    screen: Annotated[str, Path(pattern=f"^({'|'.join(name for name, _, _ in (*STEPS, *ROOMS))})$")],
     *,
     study: str = "",
     plot: str = "",
     masking: str = "",
     theme: Theme = "",
 ) -> Response:
-    """Return one of the six steps, or the tables; charts show the latest study or plot unless one is named."""
-    title = next((title for name, title, _ in STEPS if name == screen), "Tables")
+    """Return one of the six steps or of the other rooms; charts show the latest study or plot unless one is named."""
+    title = next(title for name, title, _ in (*STEPS, *ROOMS) if name == screen)
     stated = study if screen == "map" else plot
     # Only the list of plots tells which plot belongs to a masking.
     return _page(screen, title, project_id, shown=stated or ("" if masking else LATEST), theme=theme)
 
 
 def _page(
-    screen: str, title: str, project_id: str = "", result_id: str = "", *, shown: str = "", theme: str = ""
+    screen: str,
+    title: str,
+    project_id: str = "",
+    result_id: str = "",
+    *,
+    shown: str = "",
+    theme: str = "",
+    topic: str = "",
 ) -> Response:
     compress_ahead()
     chart = CHARTS.get(screen)
@@ -112,8 +147,12 @@ def _page(
             project_id=project_id,
             result_id=result_id,
             steps=STEPS if project_id else (),
+            rooms=ROOMS,
             chart=chart,
             chart_body=_chart_body(chart),
+            help=topic or (screen if screen in HELP else "tour"),
+            topics=HELP,
+            help_text=_help_text(topic) if topic else "",
         )
     )
     policy = MAP_POLICY if screen == "map" else CHART_POLICY if chart else POLICY
@@ -146,6 +185,15 @@ def _mark() -> Any:
     from markupsafe import Markup
 
     return Markup(assets()["css/mark.svg"].decode())  # noqa: S704  (our own file)
+
+
+@cache
+def _help_text(topic: str) -> Any:
+    from markdown_it import MarkdownIt
+    from markupsafe import Markup
+
+    text = (files("safeswap.workbench") / "help" / f"{topic}.md").read_text(encoding="utf-8")
+    return Markup(MarkdownIt("commonmark").enable("table").render(text))  # noqa: S704  (our own file)
 
 
 @cache

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from safeswap.workflow.masking import plan as plan
     from safeswap.workflow.masking import swap as swap
     from safeswap.workflow.masking import undo as undo
-    from safeswap.workflow.old_names import *  # noqa: F403  (what type checkers see of __getattr__)
     from safeswap.workflow.plotting import confidentiality as confidentiality
     from safeswap.workflow.reading import describe as describe
     from safeswap.workflow.reading import read as read
@@ -67,4 +66,4 @@ def __getattr__(name: str) -> Any:
     if name not in moved.VERBS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     moved.warn_of_move(f"{__name__}.{name}", moved.VERBS[name])
-    return getattr(import_module("safeswap.workflow.old_names"), name)
+    return import_module("safeswap.workflow.old_names").find_verb(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -11,7 +12,8 @@ from safeswap.errors import InputError, SpecError
 from safeswap.model.checked import check_types
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
-from safeswap.model.score import Assessment, Comparison, CountedCells, LeftOut, Score
+from safeswap.model.scenario import Scenario, Scenarios, as_scenarios, resolve_files
+from safeswap.model.score import Assessment, Axis, Comparison, CountedCells, LeftOut, Score
 from safeswap.model.text import plural
 from safeswap.workflow.reading import read
 
@@ -35,12 +37,18 @@ def assess(
     ways: int | None = None,
     match: Match = "auto",
     audit: str | PathLike[str] | None = None,
+    scenario: Scenarios | None = None,
 ) -> Assessment:
     """Measure risk and distortion of a masked file: ``assess(masked)``, or ``assess(original, released)``.
 
     By default the measures that apply to what was changed are used; default measures that do not apply are listed in
     ``left_out``. Cells are formed from ``attributes``, by default from all categorical ones. ``keys`` and ``ways`` are
     passed to the measures that have these parameters and do not set their own.
+
+    Under a ``scenario`` the measures of risk take their keys from it, with its tolerance, weight, sensitive attributes
+    and meaning of missing values, as far as they do not state their own. Each score then has the scenario's name, and
+    in ``before`` the value of the original. Keys that the release lacks are told with the figure. Under several
+    scenarios, each has scores of its own; measures of distortion are scored once.
 
     Two files are compared record by record, by identifier if both have one, else by position; records that changed
     between them count as touched. Files whose records cannot be matched are refused: give the ``audit`` record of the
@@ -51,13 +59,54 @@ def assess(
     >>> [score.measure for score in assess(masked, measures=["n_rule", "hellinger"])]
     ['n_rule', 'hellinger']
     """
-    comparison = compare(before, after, attributes=attributes, match=match, audit=audit)
+    asked = as_scenarios(scenario)
+    comparison = compare(before, after, attributes=attributes, match=match, audit=audit, some_gone=bool(asked))
     for name in keys:
         comparison.before.schema[name]
+    for each in asked:
+        resolve_files(each, comparison.before, comparison.after)  # refused as a whole, not measure by measure
     given = {"keys": tuple(keys) or None, "ways": ways}
-    if measures is not None:
-        return Assessment(scores=tuple(_measure(text, given).score(comparison) for text in measures))
-    return _applicable([_measure(text, given) for text in default_measures(comparison)], comparison)
+    texts = default_measures(comparison) if measures is None else measures
+    chosen = [_measure(text, given) for text in texts]
+    if any("weight" in each.parameters for each in chosen):
+        for each in asked:
+            _require_weight(each, comparison, before)
+    return _score_all(chosen, comparison, asked, leave_out=measures is None)
+
+
+def _require_weight(scenario: Scenario, comparison: Comparison, masked: object) -> None:
+    """Refuse a scenario whose weight a step has dropped, and name the step where it is known."""
+    name = scenario.weight
+    if name is None or not _is_emptied(comparison, name):
+        return
+    step = _find_dropping_step(masked, name)
+    by = f": the step {step!r} drops it" if step else ""
+    raise InputError(
+        f"the weight {name!r} of the scenario {scenario.name!r} is not in the masked file{by}",
+        code="bad-weight",
+        hint="leave the weight out when releasing, not before, or use a scenario without it",
+        column=name,
+        scenario=scenario.name,
+    )
+
+
+def _find_dropping_step(masked: object, name: str) -> str:
+    """Return the name of the step of a masking that drops a column, or nothing if that is not known."""
+    from safeswap.pipelines.spec import Pipeline
+
+    if not isinstance(masked, Masked):
+        return ""
+    spec = masked.spec
+    steps = {each.name: each.spec for each in spec.steps} if isinstance(spec, Pipeline) else {spec.method: spec}
+    return next((own for own, each in steps.items() if name in getattr(each, "dropped", ())), "")
+
+
+def _is_emptied(comparison: Comparison, name: str) -> bool:
+    """Return whether a column of the original is gone, or has lost every value."""
+    before, after = comparison.before, comparison.after
+    if name not in before.schema or before.table.column(name).null_count == len(before):
+        return False
+    return name not in after.schema or after.table.column(name).null_count == len(after)
 
 
 def default_measures(comparison: Comparison) -> tuple[str, ...]:
@@ -74,25 +123,52 @@ def default_measures(comparison: Comparison) -> tuple[str, ...]:
     return registry.default_measures(*situations)
 
 
-def _applicable(measures: Sequence[Measure], comparison: Comparison) -> Assessment:
-    """Score the measures that apply, and list the others with the reason."""
-    found = [_score(measure, comparison) for measure in measures]
+def _score_all(
+    measures: Sequence[Measure], comparison: Comparison, scenarios: Sequence[Scenario] = (), *, leave_out: bool
+) -> Assessment:
+    """Score measures of risk under each scenario, the others once; list those that do not apply if ``leave_out``.
+
+    A measure that applies under one of several scenarios is listed where it does not: scenarios state different things.
+    """
+    found: list[Score | LeftOut] = []
+    for measure in measures:
+        under: Sequence[Scenario | None] = (scenarios if measure.axis is Axis.RISK else scenarios[:1]) or [None]
+        score = _try if leave_out or len(under) > 1 else _scores
+        tried = [(scenario, each) for scenario in under for each in score(measure, comparison, scenario)]
+        if not leave_out and all(isinstance(each, LeftOut) for _, each in tried):
+            tried = [(under[0], each) for each in _scores(measure, comparison, under[0])]  # refused in its own words
+        found += [_name_scenario(each, scenario) if len(under) > 1 else each for scenario, each in tried]
     return Assessment(
         scores=tuple(each for each in found if isinstance(each, Score)),
         left_out=tuple(each for each in found if isinstance(each, LeftOut)),
     )
 
 
-def _score(measure: Measure, comparison: Comparison) -> Score | LeftOut:
+def _name_scenario(found: Score | LeftOut, scenario: Scenario | None) -> Score | LeftOut:
+    """Say under which of several scenarios a measure was left out; scores know theirs."""
+    if scenario is None or isinstance(found, Score):
+        return found
+    return replace(found, reason=f"scenario {scenario.name}: {found.reason}")
+
+
+def _scores(measure: Measure, comparison: Comparison, scenario: Scenario | None) -> tuple[Score, ...]:
+    from safeswap.measures.base import score_under
+
+    return (measure.score(comparison),) if scenario is None else score_under(measure, comparison, scenario)
+
+
+def _try(measure: Measure, comparison: Comparison, scenario: Scenario | None) -> tuple[Score | LeftOut, ...]:
     """Score a default measure, or return why it does not apply."""
     from safeswap.measures.base import find_obstacle
 
-    if obstacle := find_obstacle(measure, comparison):
-        return LeftOut(measure=measure.text, reason=obstacle)
+    # Under a scenario, a measure of risk looks at other attributes, and says itself whether it applies to them.
+    looks_elsewhere = scenario is not None and measure.axis is Axis.RISK
+    if not looks_elsewhere and (obstacle := find_obstacle(measure, comparison)):
+        return (LeftOut(measure=measure.text, reason=obstacle),)
     try:
-        return measure.score(comparison)
+        return _scores(measure, comparison, scenario)
     except SpecError as error:
-        return LeftOut(measure=measure.text, reason=error.message)
+        return (LeftOut(measure=measure.text, reason=error.message),)
 
 
 def _measure(text: str, given: Mapping[str, Any]) -> Measure:
@@ -122,6 +198,7 @@ def assess_file(
     memory_limit: str = "1GB",
     threads: int | None = None,
     spark: Any = None,
+    scenario: Scenarios | None = None,
     **reading: Any,
 ) -> Assessment:
     """Measure risk and distortion of a masked Parquet file, or directory, without reading all of it into memory.
@@ -130,6 +207,9 @@ def assess_file(
     by default for the measures that need only cell counts. From a million records on, the 2-way tables behind a score
     are not listed with it, unless a measure asks for tables. ``reading`` describes the columns, as for
     :func:`mask_file`.
+
+    Under a ``scenario`` the measures of risk take their keys from it, as in :func:`assess`; the columns that it names
+    are then held in memory, and the engine must be ``"memory"``.
 
     The engines ``"duckdb"`` (within ``memory_limit``) and ``"spark"`` (in the session ``spark``, or a new one) count
     the cells themselves, for measures that need only counts. ``threads`` applies to a new Spark session.
@@ -150,7 +230,8 @@ def assess_file(
     names = registry.default_measures("categories", by_counts=True) if measures is None else measures
     means = {"engine": engine, "memory_limit": memory_limit, "threads": threads, "spark": spark}
     files, leave_out = (Path(before), Path(after)), measures is None
-    return measure_files(files, names, attributes=attributes, reading=reading, leave_out=leave_out, **means)
+    asked: dict[str, Any] = {"attributes": attributes, "reading": reading, "scenarios": as_scenarios(scenario)}
+    return measure_files(files, names, leave_out=leave_out, **asked, **means)
 
 
 def measure_files(
@@ -161,6 +242,7 @@ def measure_files(
     reading: Mapping[str, Any],
     leave_out: bool,
     engine: str,
+    scenarios: Sequence[Scenario] = (),
     **means: Any,
 ) -> Assessment:
     """Score measures of two files; list those that do not apply if ``leave_out``, and refuse them otherwise."""
@@ -169,15 +251,26 @@ def measure_files(
     from safeswap.on_disk.cells import compare_files
 
     chosen = [registry.measure(name) for name in names]
+    if scenarios:
+        if engine != "memory":
+            raise SpecError(
+                f"under a scenario, files are measured in memory, not on {engine!r}",
+                code="not-supported",
+                hint='leave the engine out, or say engine="memory"',
+            )
+        named = [(*each.names, each.weight, each.population, *each.sensitive) for each in scenarios]
+        also = tuple(dict.fromkeys(name for names in named for name in names if isinstance(name, str)))
+        comparison = compare_files(*files, attributes=attributes, also=also, reading=reading)
+        for each in scenarios:
+            resolve_files(each, comparison.before, comparison.after)  # refused as a whole, not measure by measure
+        return _score_all(chosen, comparison, scenarios, leave_out=leave_out)
     if engine != "memory":
         counted = _count_on_engine(files, chosen, attributes, reading, engine=engine, **means)
         return score_counts(chosen, counted, leave_out=leave_out)
     if (large := _count_large(files, chosen, attributes=attributes, reading=reading)) is not None:
         return score_counts(chosen, large, leave_out=leave_out)
     comparison = compare_files(*files, attributes=attributes, reading=reading)
-    if leave_out:
-        return _applicable(chosen, comparison)
-    return Assessment(scores=tuple(measure.score(comparison) for measure in chosen))
+    return _score_all(chosen, comparison, leave_out=leave_out)
 
 
 def _count_on_engine(
@@ -192,8 +285,9 @@ def _count_on_engine(
     spark: Any,
 ) -> CountedCells:
     """Count cells on DuckDB or Spark."""
+    from safeswap.engines.duckdb.store import limit_bytes
     from safeswap.measures.base import largest_small
-    from safeswap.on_disk.cells import count_in_duckdb, count_in_spark
+    from safeswap.on_disk.cells import count_files, count_in_spark
     from safeswap.on_disk.engines import check_countable
 
     limit = largest_small(measures)
@@ -201,7 +295,8 @@ def _count_on_engine(
     asked: dict[str, Any] = {"attributes": attributes, "limit": limit, "reading": reading}
     if engine == "spark":
         return count_in_spark(*files, session=spark, threads=threads, **asked)
-    return count_in_duckdb(*files, memory_limit=memory_limit, **asked)
+    limit_bytes(memory_limit)  # an invalid limit is refused, although counting needs less than any practical one
+    return count_files(*files, **asked)
 
 
 def _count_large(
@@ -226,8 +321,12 @@ def compare(
     attributes: Sequence[str] | None = None,
     match: Match = "auto",
     audit: str | PathLike[str] | None = None,
+    some_gone: bool = False,
 ) -> Comparison:
-    """Match a file and its masked version record by record, as measures need them."""
+    """Match a file and its masked version record by record, as measures need them.
+
+    A released file may lack columns of the original only if ``some_gone``; cells are then formed from the others.
+    """
     if match not in get_args(Match):
         raise SpecError(f"records are not matched by {match!r}", code="bad-match", hint="say auto or position")
     if isinstance(before, Masked) and after is not None:
@@ -238,8 +337,10 @@ def compare(
         )
     if isinstance(after, Masked):
         before = after
+    recoded = None
     if isinstance(before, Masked):
         original, data, touched = before.original, before.data, before.audit.perturbed()
+        recoded = before.account.reference if before.parts else None
     else:
         if after is None:
             raise SpecError(
@@ -247,22 +348,23 @@ def compare(
                 code="nothing-to-compare",
                 hint="assess(masked), or assess(original, released)",
             )
-        original, data, touched = _two_files(read(before), read(after), match=match, audit=audit)
-    chosen = tuple(attributes) if attributes is not None else original.schema.categorical
+        original, data, touched = _two_files(read(before), read(after), match=match, audit=audit, some_gone=some_gone)
+    released = tuple(name for name in original.schema.categorical if name in data.schema)
+    chosen = tuple(attributes) if attributes is not None else released
     for name in chosen:
         original.schema[name]
-    return Comparison(before=original, after=data, attributes=chosen, touched=touched)
+    return Comparison(before=original, after=data, attributes=chosen, touched=touched, recoded=recoded)
 
 
 def _two_files(
-    original: Microdata, data: Microdata, *, match: Match, audit: str | PathLike[str] | None
+    original: Microdata, data: Microdata, *, match: Match, audit: str | PathLike[str] | None, some_gone: bool = False
 ) -> tuple[Microdata, Microdata, Flags]:
     """Return both files with their records in the same order, and which records took part."""
     import numpy as np
 
     from safeswap.measures.plot.record_match import align_records, name_alike, take_records
 
-    _check_alike(original, data)
+    _check_alike(original, data, some_gone=some_gone)
     if audit is not None:
         record = _record_of(data, audit)
         # Row i of the release was row order[i] of the file.
@@ -300,9 +402,10 @@ def _record_of(data: Microdata, audit: str | PathLike[str]) -> AuditRecord:
     return record
 
 
-def _check_alike(before: Microdata, after: Microdata) -> None:
+def _check_alike(before: Microdata, after: Microdata, *, some_gone: bool) -> None:
     own = before.schema.identifier
     missing = [name for name in before.attributes if name not in after.schema and name != (own and own.name)]
+    missing = [] if some_gone and len(missing) < len(before.attributes) else missing
     if len(before) != len(after) or missing:
         raise InputError(
             f"the two files do not fit: {plural(len(before), 'record')} and {len(after):,}"

@@ -15,12 +15,15 @@ from safeswap.model.key import Key
 from safeswap.model.masked import Masked, MaskedFile
 from safeswap.model.microdata import Microdata
 from safeswap.model.plan import Plan
+from safeswap.model.scenario import Scenario, Scenarios, as_scenarios
 from safeswap.model.schema import Schema
 from safeswap.model.spec import MaskSpec, SwapSpec
 from safeswap.workflow.arguments import as_key, as_replicate, as_spec, check_in_memory
 from safeswap.workflow.reading import read
 
 if TYPE_CHECKING:
+    from safeswap.model.score import Assessment
+    from safeswap.on_disk.job import Job
     from safeswap.releases.ledger import LedgerFile
 
 
@@ -48,10 +51,12 @@ def mask(
     insecure_seed: int | None = None,
     replicate: int = 0,
     engine: str = "memory",
+    known: Masked | None = None,
 ) -> Masked:
-    """Mask the data by any registered method.
+    """Mask the data by any registered method, or by a pipeline of them.
 
-    Randomness comes from ``key``. ``insecure_seed`` is for teaching and tests: the result cannot be released.
+    Randomness comes from ``key``. ``insecure_seed`` is for teaching and tests: the result cannot be released. ``known``
+    is an earlier result of a pipeline for the same data and key: the steps that both begin with are taken from it.
 
     >>> from safeswap import datasets
     >>> mask(datasets.cps8d(), {"method": "swap", "swap": ["Race"], "rate": 0.05}, insecure_seed=1)
@@ -64,6 +69,10 @@ def mask(
     method = registry.method(spec.method)
     number = as_replicate(replicate)
     check_in_memory(engine)
+    if spec.method == "pipeline" and known is not None:
+        from safeswap.pipelines.method import run
+
+        return run(read(data), spec, key=secret, replicate=number, known=known)  # type: ignore[arg-type]
     return method.apply(read(data), spec, key=secret, replicate=number)
 
 
@@ -84,6 +93,7 @@ def mask_file(
     force: bool = False,
     measures: Sequence[str] = (),
     attributes: Sequence[str] | None = None,
+    scenario: Scenarios | None = None,
     **reading: Any,
 ) -> MaskedFile:
     """Mask a Parquet file or a directory of them, which need not fit in memory.
@@ -93,6 +103,8 @@ def mask_file(
     nothing is exchanged are copied without decoding. ``reading`` describes the columns: ``schema``, ``identifier``,
     ``kinds``, ``missing``, ``name``, as for :func:`read`. With ``measures`` the result is assessed too, over
     ``attributes``, from data already read or by counting on the engine; those that do not apply are left out and named.
+
+    A ``scenario``, or several, states the keys of the measures of risk, as in :func:`assess_file`.
 
     A method that changes values record by record (recode, PRAM, noise, top and bottom coding) has the columns it names
     loaded, on ``"duckdb"`` too, which refuses those that would not fit ``memory_limit``; ``"spark"`` does not take it.
@@ -114,11 +126,13 @@ def mask_file(
     0.1
     """
     from safeswap.on_disk.job import Job
+    from safeswap.on_disk.pipeline import mask_pipeline
     from safeswap.on_disk.run import mask_files
     from safeswap.releases.ledger import configured_ledger
     from safeswap.releases.register import FileRegister, enter_files
 
     register = FileRegister(configured_ledger())
+    asked = as_scenarios(scenario)
     job = Job(
         source=Path(source),
         target=Path(target),
@@ -132,21 +146,24 @@ def mask_file(
         threads=threads,
         session=spark,
         force=force,
-        measures=tuple(measures),
+        measures=() if asked else tuple(measures),
         attributes=None if attributes is None else tuple(attributes),
         announce=lambda masking: enter_files(masking, register),
     )
-    counting = _counting_engine(engine, measures)
-    masked = mask_files(job)
-    if not measures or masked.assessment is not None:
-        return masked
-    means: dict[str, Any] = {"engine": counting, "memory_limit": memory_limit, "threads": threads, "spark": spark}
-    asked: dict[str, Any] = {"attributes": attributes, "reading": reading, "leave_out": True}
+    counting = "memory" if asked else _counting_engine(engine, measures)
+    masked = mask_pipeline(job) if job.spec.method == "pipeline" else mask_files(job)
+    if measures and masked.assessment is None:
+        return replace(masked, assessment=_measure_written(job, measures, counting, asked))
+    return masked
+
+
+def _measure_written(job: Job, measures: Sequence[str], engine: str, scenarios: Sequence[Scenario]) -> Assessment:
+    """Assess the files of a finished job. A measure that does not apply is named, not refused: the file is masked."""
     from safeswap.workflow.assessing import measure_files
 
-    # The file is masked by now: a measure that does not apply to it is named, not refused.
-    assessment = measure_files((job.source, job.target), measures, **asked, **means)
-    return replace(masked, assessment=assessment)
+    means: dict[str, Any] = {"memory_limit": job.memory_limit, "threads": job.threads, "spark": job.session}
+    asked: dict[str, Any] = {"attributes": job.attributes, "reading": job.reading, "leave_out": True}
+    return measure_files((job.source, job.target), measures, engine=engine, scenarios=scenarios, **asked, **means)
 
 
 def _counting_engine(engine: str, measures: Sequence[str]) -> str:
@@ -230,14 +247,14 @@ def keep(
     from safeswap.releases.register import FileRegister, enter_masked, with_known_past
 
     register = FileRegister(configured_ledger() if ledger is None else ledger)
-    read_from = None if source is None else Path(source)
-    known = with_known_past(masked, register, digest="" if read_from is None else digest_of(read_from))
+    source_digest = "" if source is None else digest_of(Path(source))
+    known = with_known_past(masked, register, digest=source_digest)
     return keep_masking(
         known,
         Path(output),
         audit=Path(audit),
         reading=reading or {},
-        source=read_from,
+        source_digest=source_digest,
         announce=lambda digest: enter_masked(known, register, digest=digest),
         force=force,
     )
@@ -264,13 +281,15 @@ def recall(
     Earlier maskings of the original are found by their records in the same audit directory, and in the register of the
     agency's ledger. ``recipe`` is what was done to the file before any of them without leaving a record.
     """
+    from safeswap.files.sources import existing_file
     from safeswap.on_disk.masking import digest_of
     from safeswap.on_disk.masking import recall as recall_masking
     from safeswap.releases.ledger import configured_ledger
     from safeswap.releases.register import FileRegister, find_past_of_file, join_pasts
 
-    found = recall_masking(Path(original), Path(masked), audit=Path(audit))
-    registered = find_past_of_file(digest_of(Path(original)), FileRegister(configured_ledger()))
+    digest = digest_of(existing_file(Path(original)))
+    found = recall_masking(Path(original), Path(masked), audit=Path(audit), source_digest=digest)
+    registered = find_past_of_file(digest, FileRegister(configured_ledger()))
     past = join_pasts([registered, found.original.past])
     found = replace(found, original=replace(found.original, past=past))
     if recipe is None:

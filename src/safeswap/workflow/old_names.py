@@ -1,6 +1,6 @@
 """Names that ``safeswap.workflow`` had in version 0.1; they go in version 0.3.
 
-Those whose arguments did not change are imported from where they live now; the others are translated here.
+Here are those whose arguments changed; the others are found where :data:`safeswap.moved.VERBS` says they live now.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 from safeswap.files.keyfile import generate_key
 from safeswap.files.write import write_microdata
 from safeswap.measures.plot.plots import plots_by_keys
-from safeswap.measures.risk.by_record import file_risk, record_risk, special_uniques, suda, write_record_risks
 from safeswap.measures.risk.risky import Risky
 from safeswap.measures.table_check import TableCheck
 from safeswap.methods.safe.spec import SafeTables
@@ -23,9 +23,8 @@ from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.score import Assessment
 from safeswap.model.text import Part
-from safeswap.on_disk.engines import find_engine
+from safeswap.moved import VERBS
 from safeswap.projects import toml
-from safeswap.projects.argus import read_grc, read_hierarchy
 from safeswap.projects.tables import write_long
 from safeswap.reports.masking import write_masking_report
 from safeswap.reports.plot_files import write_plot as write_confidentiality
@@ -33,56 +32,23 @@ from safeswap.reports.safe import write_safe_report as safe_table_report
 from safeswap.studies.choice import Choice
 from safeswap.studies.prepare import count_candidates
 from safeswap.studies.study import Study
-from safeswap.workflow.arguments import as_key, as_spec, as_study_spec
-from safeswap.workflow.assessing import assess, compare
-from safeswap.workflow.masking import keep, recall
+from safeswap.workflow.arguments import as_study_spec
+from safeswap.workflow.assessing import assess
 from safeswap.workflow.plotting import two_files
 from safeswap.workflow.reading import read
-from safeswap.workflow.recode_advice import advice
 from safeswap.workflow.recoding import Steps, as_recipe
 from safeswap.workflow.session import ArgusSession
 from safeswap.workflow.studying import study
 
-__all__ = [
-    "advice",
-    "argus_session",
-    "as_key",
-    "as_recipe",
-    "as_spec",
-    "as_study_spec",
-    "compare",
-    "confidentiality_by_keys",
-    "file_risk",
-    "find_engine",
-    "keep",
-    "keygen",
-    "load_study",
-    "number_of_candidates",
-    "read_grc",
-    "read_hierarchy",
-    "read_recipe",
-    "recall",
-    "record_risk",
-    "report",
-    "risky_after",
-    "safe_table_report",
-    "save_study",
-    "search",
-    "special_uniques",
-    "suda",
-    "write",
-    "write_checked",
-    "write_confidentiality",
-    "write_recipe",
-    "write_record_risks",
-    "write_risky",
-    "write_safe_tables",
-]
-
 Paths = str | PathLike[str]
-argus_session = ArgusSession.start
+
+
+def find_verb(name: str) -> Any:
+    """Return what an old name stands for: its translation here, or the function where it lives now."""
+    return globals()[name] if name in globals() else resolve_name(VERBS[name])
+
+
 keygen = check_types(generate_key)
-load_study = Study.load
 read_recipe = check_types(toml.read_recipe)
 safe_table_report = check_types(safe_table_report)
 write_confidentiality = check_types(write_confidentiality)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from safeswap.errors import SpecError
+from safeswap.measures.spec import choose_linkage
 from safeswap.model.checked import check_types
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
+from safeswap.model.scenario import Resolved, Scenario, as_scenario, describe_numbers, resolve_files
 from safeswap.workflow.reading import read
 
 if TYPE_CHECKING:
@@ -27,6 +30,7 @@ def confidentiality(
     population: Any = None,
     key: Key | None = None,
     only: Mapping[str, str] | None = None,
+    scenario: Scenario | Mapping[str, Any] | None = None,
     **options: Any,
 ) -> ConfidentialityPlot:
     """Compare each record's perturbation with its neighbours: which records are unsafe, and which are linked.
@@ -35,7 +39,8 @@ def confidentiality(
     length are matched by identifier. Numeric keys are compared by distance (``alpha``, ``scale``, ``distance``,
     ``archive``, ``policy``), categorical ones counted (``population``, ``weight``, ``sampling_fraction``,
     ``importance``, ``k``); ``linkage="fellegi_sunter"`` takes both. ``key`` draws the pairs from which δ of a large
-    file is estimated.
+    file is estimated. A ``scenario`` states the keys and, for keys that are counted, weight, population and ``k``; what
+    is stated besides wins over it. Numbers among categories are then counted, each value a level.
 
     >>> from safeswap import datasets, mask
     >>> data = datasets.synthetic_enterprises()
@@ -52,7 +57,39 @@ def confidentiality(
     stated: dict[str, Any] = {name: read(source) for name, source in others.items() if source is not None}
     if key is not None:
         stated["secret"] = keyed.derive(key.secret, "confidentiality")
-    return make_plot(before, after, keys, linkage=linkage, only=only, **stated, **options)
+    if scenario is None:
+        return make_plot(before, after, keys, linkage=linkage, only=only, **stated, **options)
+    as_scenario(scenario).require_persons("a confidentiality plot")
+    resolved = resolve_files(as_scenario(scenario), before, after)
+    own, how = _read_scenario(resolved, before, linkage, {"keys": keys, **stated, **options})
+    plot = make_plot(before, after, **{"only": only, **how})
+    notes = [resolved.note if "keys" not in own else ""]
+    notes += [describe_numbers(after, resolved.numeric)] if plot.kind == "categorical" and "keys" not in own else []
+    notes += [f"Stated for this plot, unlike in the scenario: {', '.join(own)}."] if own else []
+    told = {**plot.settings, "scenario": resolved.scenario.name}
+    return replace(plot, settings=told, notes=(*plot.notes, *(note for note in notes if note)))
+
+
+def _read_scenario(
+    resolved: Resolved, before: Microdata, linkage: str, stated: Mapping[str, Any]
+) -> tuple[list[str], dict[str, Any]]:
+    """Return which parameters of the scenario were stated otherwise, and all parameters of the plot."""
+    scenario = resolved.scenario
+    given = {name: value for name, value in stated.items() if value is not None and not (name == "keys" and not value)}
+    if not resolved.keys and "keys" not in given:
+        raise SpecError(resolved.note.rstrip("."), code="no-keys", hint="there is nothing to plot: the risk is 0")
+    supplied: dict[str, Any] = {"keys": resolved.keys}
+    if linkage == "auto" and "keys" not in given:
+        linkage = choose_linkage(resolved)
+    if linkage == "frequency":
+        frequency: dict[str, Any] = {"weight": scenario.weight} if scenario.weight else {}
+        if not frequency and scenario.population is not None:
+            frequency = {"sampling_fraction": scenario.sampling_fraction(before)}
+        sources = ("population", "weight", "sampling_fraction")
+        supplied |= frequency if not any(name in given for name in sources) else {}
+        supplied |= {"k": float(scenario.default_tolerance), "numbers_as_levels": True}
+    own = [name for name, value in supplied.items() if name in given and given[name] != value]
+    return own, {**supplied, **given, "linkage": linkage}
 
 
 def two_files(original: Any, released: Any) -> tuple[Microdata, Microdata]:

@@ -6,10 +6,10 @@ codes of these classes, not the file, so hundreds of candidates can be tried int
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from math import inf
+from math import inf, isfinite
 from typing import Any
 
 import numpy as np
@@ -26,9 +26,10 @@ from safeswap.methods.recode.apply import check_step, values_of
 from safeswap.methods.recode.rules import Values, map_values, pin_ranges
 from safeswap.methods.recode.steps import ByHierarchy, Drop, Ranges, Recode, Step, TopBottomCode, Truncate, as_step
 from safeswap.model.checked import check_types
-from safeswap.model.columns import ranked_levels
+from safeswap.model.columns import ranked_levels, to_numbers
 from safeswap.model.combination import Combinations, as_combinations, check_combinations
 from safeswap.model.microdata import Microdata, smallest_code_type
+from safeswap.model.scenario import Scenario, as_scenario, propose_bands
 from safeswap.model.schema import Kind, level_texts
 from safeswap.workflow.reading import read
 
@@ -51,6 +52,12 @@ def candidates(data: Microdata, name: str) -> Iterator[Step]:
     >>> [step.sentence for step in candidates(datasets.cps8d(), "Age")][0]
     'recode Age: 25-55, >55 to 25-55 or >55, the others stay'
     """
+    if data.schema[name].kind is Kind.NUMERIC:  # a key of a scenario, each of its values a level
+        numbers = to_numbers(data, name)
+        if breaks := propose_bands(numbers[np.isfinite(numbers)]):
+            yield Ranges(attribute=name, breaks=breaks)
+        yield Drop(attributes=(name,))
+        return
     values = values_of(data, name)
     occurring = [text for text in values.known if values.counts[text]]
     if len(occurring) > 2:
@@ -100,8 +107,9 @@ def _merge(name: str, values: Values, levels: tuple[str, ...], wanted: str) -> R
 
 
 def _is_number(text: str) -> bool:
+    """Return whether a text is a number that can lie in a range: infinity cannot."""
     try:
-        return float(text) == float(text)
+        return isfinite(float(text))
     except ValueError:
         return False
 
@@ -153,20 +161,31 @@ class AdviceList:
 
 @check_types
 def advice(
-    data: Any, combinations: Any, *, candidates: Iterable[Any] | None = None, most: int | None = None
+    data: Any,
+    combinations: Any = None,
+    *,
+    candidates: Iterable[Any] | None = None,
+    most: int | None = None,
+    scenario: Scenario | Mapping[str, Any] | None = None,
 ) -> AdviceList:
     """Rank single recodes by unsafe combinations removed per unit of information lost, best first.
 
-    ``combinations`` as for :func:`~safeswap.workflow.risky`. Without ``candidates`` the obvious ones are tried: merge
-    neighbouring levels of an ordered key, merge the rarest levels, use fewer ranges, top or bottom code, drop the last
-    character of codes, go one level up a hierarchy, drop the key.
+    ``combinations`` as for :func:`~safeswap.workflow.risky`, or a ``scenario`` in place of them. Without ``candidates``
+    the obvious ones are tried: merge neighbouring levels of an ordered key, merge the rarest levels, use fewer ranges,
+    top or bottom code, drop the last character of codes, go one level up a hierarchy, drop the key.
 
     >>> from safeswap import datasets
     >>> found = advice(datasets.cps8d(), {"keys": ["Age", "Edu", "EmpTyp", "AvgHrs", "MS", "Race"]}, most=3)
     >>> found.unsafe > found[0].unsafe, found[0].worth >= found[1].worth
     (True, True)
     """
-    data, asked = read(data), as_combinations(combinations)
+    if (combinations is None) == (scenario is None):
+        raise SpecError(
+            "state combinations or a scenario, one of them", code="bad-spec", hint='e.g. {"keys": ["age", "sex"]}'
+        )
+    data, asked = read(data), as_combinations(combinations) if scenario is None else as_scenario(scenario)
+    if isinstance(asked, Scenario):
+        asked.require_persons("advice on recodes")
     trial = _Trial.of(data, asked)
     stated = candidates is not None
     steps = [as_step(each) for each in candidates] if candidates is not None else _suggest(data, trial.names)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,12 +12,13 @@ from safeswap.model.checked import check_types
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import PastStep
+from safeswap.model.scenario import Scenario, as_scenario
 from safeswap.workflow.recoding import as_recipe
 
 if TYPE_CHECKING:
     from safeswap.model.ledger import Ledger
     from safeswap.model.microdata import Microdata
-    from safeswap.releases.publish import Published
+    from safeswap.releases.publish import Published, Terms
     from safeswap.releases.scan import Verification
 
 
@@ -35,11 +36,18 @@ def release(
     date: str = "",
     tolerance: int = 3,
     publish_rate: bool = False,
+    publish_errors: str | PathLike[str] = "",
     second_release: str = "",
     unmasked: bool = False,
     ledger: Ledger | Any = None,  # any value of that shape: the service brings its own
     before: Microdata | None = None,
     recipe: Any = None,
+    attack: Literal["quick", "full"] = "quick",
+    scenario: Scenario | Mapping[str, Any] | None = None,
+    policy: Any = None,
+    control: Any = None,
+    earlier: Sequence[Any] = (),
+    override: str = "",
     force: bool = False,
 ) -> Published:
     """Verify every promise on the result, then write the public bundle and, separately, the confidential record.
@@ -49,6 +57,16 @@ def release(
     written atomically; if any check fails nothing is written. A file is released once: if at least half of the records
     were released before, by the agency's ledger, the release is refused unless ``second_release`` gives a reason.
     ``ledger`` replaces the configured ledger; ``before`` is the file as it was before any recipe.
+
+    Before anything is written the release is attacked: by the quick attacks, or by all of them with ``attack="full"``;
+    a ``scenario`` states the keys that intruders have. If the advantage of one exceeds the agency's ``policy`` (a
+    ``ReleasePolicy``, its values, or the path of its TOML; by default the configured one) the release is refused unless
+    ``override`` gives an officer's reason. ``control`` has records held out before masking. Earlier releases of the
+    same records come from the ledger, and from ``earlier``. The outcomes are kept in the audit record.
+
+    ``publish_errors`` names a TOML file of key indicators (or gives their text, ``indicators:{…}``): the officer
+    consents that the report states, per kind of estimate, the median factor by which masking enlarges their standard
+    errors. ``publish_rate`` is the consent to state the share of records that took part.
 
     A release in which no value was changed is refused unless ``unmasked`` says that this is intended; the report says
     so too.
@@ -66,31 +84,33 @@ def release(
     >>> sorted(path.name for path in published.public.iterdir())
     ['data.csv', 'dictionary.csv', 'dictionary.json', 'manifest.json', 'report.html']
     """
-    from safeswap import registry
+    from safeswap.attacks.run import as_policy
     from safeswap.releases.ledger import LedgerFile, configured_ledger
-    from safeswap.releases.publish import Terms, check_and_write
+    from safeswap.releases.publish import Evidence, check_and_write
     from safeswap.releases.register import FileRegister, with_known_past
+    from safeswap.workflow.attacking import prepare_control, read_earlier
 
     if ledger is not None and not hasattr(ledger, "alarm_share"):
         raise SpecError("release: 'ledger' takes a Ledger or None", code="bad-argument", hint="leave ledger out")
     ledger = configured_ledger() if ledger is None else ledger
     masked = with_known_past(masked, FileRegister(ledger) if isinstance(ledger, LedgerFile) else None)
-    method = registry.method(masked.spec.method)
-    past = masked.original.past or as_recipe(() if recipe is None else recipe).past
-    terms = Terms(
-        method=method.title,
-        earlier=_titles(past),
-        tell_kept=all(step.method == "recode" for step in past),
-        recoded=tuple(dict.fromkeys(name for step in past for name in step.attributes)),
+    terms = make_terms(
+        masked,
+        recipe=recipe,
         data_format=data_format,
         identifiers=identifiers,
-        drop=tuple(dict.fromkeys((*drop, *getattr(masked.spec, "dropped", ())))),
+        drop=tuple(drop),
         title=title,
         date=date,
         tolerance=tolerance,
         publish_rate=publish_rate,
+        publish_errors=as_indicators(publish_errors),
         second_release=second_release,
         unmasked=unmasked,
+        attack=attack,
+        override=override,
+        policy=as_policy(policy).model_dump(mode="json"),
+        scenario=None if scenario is None else as_scenario(scenario).as_dict(),
         force=force,
     )
     return check_and_write(
@@ -98,11 +118,53 @@ def release(
         public=public,
         audit=audit,
         key=key,
-        invariants=method.invariants(masked.original, masked.spec),
+        account=masked.account,
         terms=terms,
         ledger=ledger,
-        before=before,
+        evidence=Evidence(
+            before=before,
+            control=None if control is None else prepare_control(control, masked, masked.original),
+            earlier=read_earlier(earlier, masked.original),
+        ),
     )
+
+
+def as_indicators(given: str | PathLike[str]) -> str:
+    """Return the text of the key indicators: that given, or that of a TOML file."""
+    from safeswap.measures.utility.indicators import read_indicators
+
+    if not given or str(given).startswith("indicators:"):
+        return str(given)
+    return read_indicators(given).text
+
+
+def make_terms(masked: Masked, *, recipe: Any = None, drop: Sequence[str] = (), **terms: Any) -> Terms:
+    """Return the terms of a release, with what was done to the file before and during the masking."""
+    from safeswap.releases.publish import Terms
+
+    past = masked.original.past or as_recipe(() if recipe is None else recipe).past
+    return Terms(
+        method=_describe_method(masked),
+        earlier=_titles(past),
+        past=past,
+        tell_kept=all(step.method == "recode" for step in past),
+        recoded=tuple(dict.fromkeys(name for step in past for name in step.attributes)),
+        drop=tuple(dict.fromkeys((*drop, *getattr(masked.spec, "dropped", ())))),
+        **terms,
+    )
+
+
+def _describe_method(masked: Masked) -> str:
+    """Return the title of the method, or those of the steps that changed something, in order."""
+    from safeswap import registry
+
+    titles = (registry.method(stage.spec.method).title for stage in masked.stages if _changes_anything(stage))
+    return "; then ".join(title for title, _ in groupby(titles)) or registry.method(masked.spec.method).title
+
+
+def _changes_anything(stage: Masked) -> bool:
+    """Return whether a step changed a value, or what is known of a column."""
+    return bool(stage.audit.touched().any()) or stage.data.schema != stage.original.schema
 
 
 def _titles(past: Sequence[PastStep]) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from safeswap.measures.utility.information_loss import InformationLoss
 from safeswap.methods.recode.recipe import History, Recipe, RecipeStep, add_step_number, apply_recode, describe_step
 from safeswap.methods.recode.steps import Step, as_step
 from safeswap.model.checked import check_types
-from safeswap.model.combination import Combinations, KeyCombination, as_combinations
+from safeswap.model.combination import Combinations, as_combinations
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
 from safeswap.model.score import Comparison
@@ -172,16 +172,8 @@ class ArgusSession:
 
 
 def combinations_left(asked: Combinations, data: Microdata) -> Combinations | None:
-    """Remove keys that are no longer in the file from the combinations; None if none is left.
-
-    Combinations that become equal are merged, with the stricter tolerance.
-    """
-    gone = {name for keys, _ in asked.stated() for name in keys if name not in data.schema}
-    if not gone:
-        return asked
-    shrunk = ((tuple(name for name in keys if name not in gone), tolerance) for keys, tolerance in asked.stated())
-    left = tuple(KeyCombination(keys=keys, tolerance=tolerance) for keys, tolerance in shrunk if keys)
-    return Combinations(combinations=left, missing=asked.missing, weight=asked.weight) if left else None
+    """Remove keys that are no longer in the file from the combinations; None if none is left."""
+    return asked.without(name for keys, _ in asked.stated() for name in keys if name not in data.schema)
 
 
 def as_recipe_step(step: Any) -> RecipeStep:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 
-from safeswap.arrays import pairing
+import pytest
+
+from safeswap.arrays import compiled, pairing
 from safeswap.arrays.compiled import Kernel
 
 RUN = """
@@ -26,6 +30,46 @@ def test_without_a_place_for_a_cache_kernels_run_with_one_warning() -> None:
     assert done.stdout == "[[0, 1]] 0\n"
     assert done.stderr.count("compiled code cannot be cached") == 1
     assert "NUMBA_CACHE_DIR" in done.stderr
+
+
+LOAD = """
+import numpy as np
+from safeswap.arrays import compiled, pairing
+compiled._LONGEST_WAIT = 600
+print(pairing.assign_moves(np.array([0, 1, 1, 0], np.uint32), np.array([[0, 1, 2]]), 2).tolist())
+print(sum(pairing.assign_moves._dispatcher.stats.cache_hits.values()))
+"""
+
+
+def test_processes_that_start_together_compile_a_kernel_once_and_get_the_same(tmp_path: Path) -> None:
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    run = [sys.executable, "-c", LOAD]
+    started = [subprocess.Popen(run, stdout=subprocess.PIPE, text=True, env=environment) for _ in range(2)]
+    (one, hits), (other, more_hits) = (process.communicate()[0].splitlines() for process in started)
+    assert one == other
+    assert sorted([hits, more_hits]) == ["0", "1"]
+
+
+HANG = """
+import fcntl, sys
+file = open(sys.argv[1], "w")
+fcntl.flock(file, fcntl.LOCK_EX)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_process_that_hangs_with_the_lock_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "_LONGEST_WAIT", 0.05)
+    lock = str(tmp_path / "kernel.lock")
+    run = [sys.executable, "-c", HANG, lock]
+    with subprocess.Popen(run, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "held\n"
+        with compiled._hold(lock):
+            assert process.poll() is None
+        process.stdin.close()
+    with compiled._hold(str(tmp_path / "no such folder" / "kernel.lock")):
+        pass  # where no file can be made, every process compiles for itself
 
 
 def test_a_kernel_stays_a_function_of_its_module() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from safeswap.arrays.highs import Programme, solve
+from safeswap.arrays.highs import Programme, solve, value_ranges
 
 SMALL = st.integers(-3, 3)
 
@@ -75,3 +75,14 @@ def test_a_start_that_is_partly_unknown_changes_no_answer() -> None:
         high=np.full(2, np.inf),
     )
     assert solve(cover, start=np.array([1.0, np.nan, 1.0])).cost == solve(cover).cost == 3.0
+
+
+def test_what_the_solver_did_not_find_in_time_is_unknown_and_no_contradiction() -> None:
+    rng = np.random.default_rng(7)
+    matrix = sparse.csr_array((rng.random((40, 80)) < 0.3).astype(float))
+    sums = matrix @ rng.random(80)
+    stopped = value_ranges(matrix, sums, lower=0.0, seconds=0.0)
+    assert stopped is not None
+    assert np.isnan(stopped).all()
+    contradiction = sparse.csr_array(np.array([[1.0, 1.0], [1.0, 1.0]]))
+    assert value_ranges(contradiction, np.array([3.0, 4.0]), lower=0.0) is None

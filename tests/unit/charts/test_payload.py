@@ -1,6 +1,7 @@
 """The page's data are the study's, whole or honestly cut, and cannot break out of the page."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from tests.studies import cps_study, hostile_study, impossible_study, published_
 
 from safeswap.charts.map import map_svg
 from safeswap.charts.payload import Room, as_json, map_payload
-from safeswap.charts.points import TABLE_MEASURES
+from safeswap.charts.points import TABLE_MEASURES, points_of
 
 OTHERS = ({"method": "swap", "swap": ["Sex"], "pairs": 300},)
 
@@ -25,6 +26,22 @@ def test_one_draw_of_each_is_the_table_of_the_study():
         assert len(known) == 107
         np.testing.assert_allclose(*zip(*known, strict=True), rtol=1e-8)
     assert specs["label"] == study.table.column("label").to_pylist()
+
+
+def test_the_original_is_a_landmark_with_its_own_figures_and_no_candidate():
+    study = published_study()
+    found = map_payload(study, choice=study.choose("linear:a=0.1"))
+    before = [study.facts["before"][name] for name in study.spec.measures]
+    np.testing.assert_allclose(found["original"], np.abs(before), rtol=1e-8)
+    assert found["original"][study.spec.measures.index("hellinger")] == 0
+    assert found["candidates"] == len(study)
+    points = points_of(study)
+    assert points.original == (study.facts["before"]["n_rule"], 0.0)
+    assert len(points) == 107
+    assert "original" not in points.labels
+    older = replace(study, facts={name: value for name, value in study.facts.items() if name != "before"})
+    assert map_payload(older)["original"] is None
+    assert points_of(older).original is None
 
 
 def test_several_draws_are_told_by_mean_spread_and_how_often_on_the_frontier():

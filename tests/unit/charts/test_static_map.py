@@ -48,6 +48,15 @@ def test_every_frontier_point_of_the_published_panels_is_labelled():
         assert {points.labels[i] for i in points.frontier(rate)} <= set(svg)
 
 
+def test_the_original_has_its_own_mark_and_name():
+    study = published_study()
+    svg = texts(map_svg(study, choice=study.choose("linear:a=0.1"), text_as_paths=False))
+    assert svg.count("original") == 2  # in the legend, and beside its mark
+    (axes,) = map_figure(study).axes
+    marks = [each.get_offsets().tolist() for each in axes.collections]
+    assert [[0.0, study.facts["before"]["n_rule"]]] in marks
+
+
 def test_panels_are_one_per_rate():
     study = published_study()
     assert len(map_figure(study, by_rate=True).axes) == 3

@@ -19,7 +19,7 @@ def contrast(a: str, b: str) -> float:
 @pytest.mark.parametrize("theme", [LIGHT, DARK])
 def test_text_can_be_read(theme):
     for ground in (theme.ground, theme.panel):
-        for text in (theme.ink, theme.muted, theme.accent):
+        for text in (theme.ink, theme.muted, theme.accent, theme.gain):
             assert contrast(text, ground) >= 4.5
 
 

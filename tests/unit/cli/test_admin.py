@@ -60,3 +60,15 @@ def test_another_place_for_sqlite_is_refused(safeswap, made):
     made.write_text(made.read_text() + 'database_url = "sqlite:////elsewhere.db"\n')
     run = safeswap("admin", "check-log", "--settings", made)
     assert (run.code, "SQLite lies in the store" in run.stderr) == (4, True)
+
+
+def test_the_policy_of_the_agency_is_shown_and_replaced(safeswap, made, tmp_path):
+    run = ("admin", "policy", "--settings", made, "--json")
+    assert safeswap(*run).document["limits"]["bundle_traces"] == 0
+    file = tmp_path / "policy.toml"
+    file.write_text('name = "ours"\n[limits]\nlinkage = 0.05\n')
+    assert safeswap(*run, file).document["limits"] == {"linkage": 0.05}
+    file.write_text("[limits]\nlinkages = 0.05\n")
+    assert safeswap(*run, file).document["code"] == "unknown-attack"
+    assert safeswap(*run).document["name"] == "ours"
+    assert safeswap("admin", "check-log", "--settings", made).code == 0

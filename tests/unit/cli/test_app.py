@@ -36,7 +36,7 @@ def failing(monkeypatch):
 
 @pytest.mark.parametrize("name", program.COMMANDS)
 def test_the_list_of_commands_says_what_each_command_says_of_itself(name):
-    found = getattr(import_module(f"safeswap.cli.{name}"), name)
+    found = program.find_command(name)
     text = found.info.help if isinstance(found, typer.Typer) else found.__doc__
     assert text.splitlines()[0] == program.COMMANDS[name]
 

@@ -123,3 +123,24 @@ def test_what_is_wrong_is_said(safeswap, cps, tmp_path: Path) -> None:
     refused = safeswap("recode", file, "--recipe", recipe)
     assert refused.code == 4
     assert "White" not in refused.said
+
+
+def test_dates_are_banded_and_moved_on_the_command_line(safeswap, tmp_path: Path) -> None:
+    file, schema, recipe = tmp_path / "survey.csv", tmp_path / "survey.toml", tmp_path / "recipe.toml"
+    assert safeswap("datasets", "write", "household_survey", file, "--write-schema", schema).code == 0
+    recipe.write_text(
+        '[[steps]]\nstep = "date_band"\nattribute = "birth_date"\nby = "age"\nat = 2023-12-31\nbreaks = [15, 65]\n'
+    )
+    keys = ("--keys", "birth_date,sex,region")
+    coarse = tmp_path / "coarse.toml"
+    done = safeswap("recode", file, "--schema", schema, "--recipe", recipe, *keys, "--write-schema", coarse, "--json")
+    assert done.code == 0, done.said
+    first, last = done.document["stages"]
+    assert first["unsafe_combinations"] is None, "a date is no key"
+    assert last["unsafe_combinations"] == 0
+    assert 'levels = [\n    "<15",\n    "15-64",\n    ">=65",\n]' in coarse.read_text()
+    places = ("--output", tmp_path / "moved.csv", "--audit", tmp_path / "audit", "--insecure-seed", "1", "--no-scores")
+    spec = ("--attributes", "birth_date", "--days", "30")
+    moved = safeswap("mask", "noise", file, "--schema", schema, *spec, *places)
+    assert moved.code == 0, moved.said
+    assert "30 days" in moved.said

@@ -33,6 +33,7 @@ def test_it_says_how_many_candidates_there_are_shows_the_frontier_and_the_choice
     assert run.stdout.startswith("30 candidates (6 specifications × 5 replicates).")
     assert "Frontier:" in run.stdout
     assert run.stdout.count("← chosen") == 1
+    assert run.stdout.count("(untouched original)") == 1
     assert re.search(r"Chosen: .* Drawn again, it would be chosen \d+% of the time\.", run.stdout)
     assert str(tmp_path / "out" / "study.parquet") in run.stdout
     assert CANARY not in run.said
@@ -67,6 +68,8 @@ def test_one_json_document_holds_everything(safeswap, call, tmp_path):
     assert document["choice"]["sentence"].startswith("Chosen")
     assert {"specification", "rate", "risk_mean", "on_frontier", "spec"} <= set(document["frontier"][0])
     assert document["output"] == str(tmp_path / "out")
+    assert document["original"]["hellinger"] == 0
+    assert document["original"]["n_rule"] == 0  # race and sex alone are rare of nobody here
 
 
 def test_the_chosen_draw_can_be_made_again_with_the_key(safeswap, call, key, survey):

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from safeswap.engines.spark.draws import Draw, IdentifierCheck, LowDraws, value_codes
-from safeswap.engines.spark.exchange import Compare, CountPairs, Route, Write, compared_columns, part_name
-from safeswap.engines.spark.reading import cut_pieces, pack, pieces_of, unpack
+from safeswap.engines.spark.exchange import COMPARED, Compare, CountPairs, Route, Write, part_name
+from safeswap.engines.spark.reading import cut_pieces, pack, pieces_of, receive, unpack
 from safeswap.files.parquet import open_parquet
 
 VALUES = [
@@ -104,7 +104,7 @@ def test_codes_are_equal_exactly_where_values_are() -> None:
 
 def test_draws_do_not_show_their_keys() -> None:
     secret = bytes(range(200, 232))
-    shown = repr(LowDraws(Draw(secret, secret, secret), 1))
+    shown = repr(LowDraws(Draw(secret, secret, secret), 1, 0))
     assert "\\x" not in shown
     assert secret.hex() not in shown
 
@@ -119,8 +119,9 @@ def damage(table: pa.Table, how: str) -> pa.Table:
     return table.set_column(1, "x", pa.array(x))
 
 
+@pytest.mark.parametrize("parts", [1, 3])
 @pytest.mark.parametrize("how", ["", "another value", "a pair undone"])
-def test_what_is_counted_of_the_pairs_is_what_plain_python_counts(how: str, tmp_path: Path) -> None:
+def test_what_is_counted_of_the_pairs_is_what_plain_python_counts(how: str, parts: int, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "out").mkdir()
     files = write_files(tmp_path / "in", [[4, 3], [5]])
@@ -130,11 +131,12 @@ def test_what_is_counted_of_the_pairs_is_what_plain_python_counts(how: str, tmp_
     for a, b in pairs:
         after[a], after[b] = after[b], after[a]
     route = pa.record_batch({"k": range(1, 4), "a": [a for a, _ in pairs], "b": [b for _, b in pairs]})
-    members = pa.Table.from_batches(list(Route(pieces, 0)([route])))
+    sent = list(Route(pieces, 0)([route]))
+    members = np.concatenate([rows for (rows,) in receive(sent, (5,)).values()])
     every = pa.table({"piece": [piece.number for piece in pieces]})
-    news = pa.table({"piece": members["piece"], "i": members["i"], "m": members["m"]}).append_column(
-        "v0", pa.array([before[row] for row in members["t"].to_pylist()]).cast(pa.binary())
-    )
+    news = {"piece": pieces_of(members[:, 0], pieces), "i": members[:, 0], "m": members[:, 2]}
+    values = pa.array([before[row] for row in members[:, 1]]).cast(pa.binary())
+    news = pa.table(news).append_column("v0", values)
     writing = pa.concat_tables([every, news], promote_options="default").combine_chunks().to_batches()
     assert (
         sum(
@@ -151,21 +153,32 @@ def test_what_is_counted_of_the_pairs_is_what_plain_python_counts(how: str, tmp_
         pq.write_table(damage(written[-1], how), tmp_path / "out" / part_name(pieces[-1]))
     now = [v for piece in pieces for v in pq.read_table(tmp_path / "out" / part_name(piece))["x"].to_pylist()]
 
-    step = Compare(pieces=pieces, written=tmp_path / "out", names=("x",), others=(), exchanges=1, margins=(("x",),))
-    comparing = pa.concat_tables([every, members], promote_options="default").combine_chunks().to_batches()
-    rows = pa.Table.from_batches(list(step(comparing))).to_pandas()
-    assert list(rows.columns) == compared_columns(step.width)
-    counts = rows[rows.kind == 0].groupby("x").w0.sum().tolist()
+    step = Compare(
+        pieces=pieces,
+        written=tmp_path / "out",
+        names=("x",),
+        others=(),
+        directed=(False,),
+        margins=(("x",),),
+        parts=parts,
+    )
+    unsent = pa.record_batch(
+        [every["piece"].combine_chunks(), pa.array([0] * len(pieces)), pa.nulls(len(pieces))], [*"pkc"]
+    )
+    told = pa.Table.from_batches(list(CountPairs(1, 0, (False,))(step([unsent, *sent])))).to_pylist()
+    assert list(told[0]) == [column.split()[0] for column in COMPARED.split(", ")]
     changed = sum(a != b for a, b in zip(before, now, strict=True))
+    counts = [sum(row["total"] for row in told if (row["kind"], row["x"]) == (0, x)) for x in range(3)]
     assert counts == [changed, changed, 0]
-    net = rows[rows.kind == 1].groupby(["y", "z"]).w0.sum()
-    levels = set(before) | set(now)
-    gained = sorted(g for g in (now.count(level) - before.count(level) for level in levels) if g)
-    assert sorted(g for g in net.tolist() if g) == gained
-    member = pa.Table.from_pandas(rows[rows.kind == 2].drop(columns="kind"), preserve_index=False)
-    (told,) = CountPairs(1, 0)(member.to_batches())
-    bits = [np.unpackbits(np.frombuffer(mask, np.uint8))[:5].tolist() for mask in told["bits"].to_pylist()]
-    found = sorted(mask for mask, n in zip(bits, told["n"].to_pylist(), strict=True) for _ in range(n))
+    gained = [now.count(level) - before.count(level) for level in set(before) | set(now)]
+    net = [[row[name] for name in ("total", "size", "cells")] for row in told if row["kind"] == 1]
+    assert [sum(column) for column in zip(*net, strict=True)] in (
+        [0, sum(map(abs, gained)), sum(map(bool, gained))],
+        [] if not any(gained) else None,
+    )
+    pairs_of = [row for row in told if row["kind"] == 2]
+    bits = [np.unpackbits(np.frombuffer(row["bits"], np.uint8))[:5].tolist() for row in pairs_of]
+    found = sorted(mask for mask, row in zip(bits, pairs_of, strict=True) for _ in range(row["total"]))
     assert found == sorted(
         [
             1,

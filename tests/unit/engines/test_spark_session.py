@@ -46,3 +46,10 @@ def test_where_the_address_would_be_too_long_there_is_none(monkeypatch: pytest.M
     monkeypatch.setattr(session.tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(session, "_LONGEST", len(str(tmp_path)))
     assert session._sockets("local[2]") == {}
+
+
+def test_small_files_are_cut_into_no_more_partitions_than_there_are_cores() -> None:
+    assert session._cores("local[3]") == session._cores("local[3,8]") == 3
+    assert session._cores("local[*]") == os.cpu_count()
+    assert session.partitions(10, session._cores("local[3]")) == 3
+    assert session.partitions(10, session._cores("yarn")) == 8

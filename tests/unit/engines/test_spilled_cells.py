@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from safeswap.engines import spilled_cells
-from safeswap.engines.spilled_cells import SpilledCells, column_keys, record_words
+from safeswap.engines.spilled_cells import ComparedCells, SpilledCells, column_keys, flag_changed, record_words
 from safeswap.errors import OutputError
 
 
@@ -135,3 +136,63 @@ def test_a_value_has_the_same_words_however_it_is_stored(kind: pa.DataType) -> N
     assert len({tuple(each) for each in words}) == 4
     whole = values.drop_null()
     assert record_words([whole], keys).tolist() == [words[i] for i in (0, 2, 3, 4)]
+
+
+def census_of(random: np.random.Generator, records: int, levels: int) -> pa.Table:
+    """Columns of every form in which values come, with missing ones; ``area`` is sorted, ``note`` forms no cells."""
+    number, word = (random.integers(0, levels, records) for _ in range(2))
+    gone = random.random(records) < 0.1
+    return pa.table(
+        {
+            "area": pa.array(np.sort(random.integers(0, levels, records)) * 10**12),
+            "size": pa.array(random.integers(-2, 3, records), pa.int8()),
+            "number": pa.array(number, pa.int32(), mask=gone),
+            "word": pa.array([f"w{i}" for i in word], mask=gone).dictionary_encode(),
+            "text": pa.array([str(i) for i in number]),
+            "share": pa.array(word / 7),
+            "note": pa.array(random.random(records)),
+        }
+    )
+
+
+@pytest.mark.parametrize("levels", [1, 3, 10_000])
+@pytest.mark.parametrize("share", [0.0, 0.1, 1.0])
+@pytest.mark.parametrize("width", [1, 6])
+def test_compared_cells_are_those_of_counting_everything_twice(
+    tmp_path: Path, levels: int, share: float, width: int
+) -> None:
+    random = np.random.default_rng([levels, width])
+    before, other = census_of(random, 3_000, levels), census_of(random, 3_000, levels)
+    names, changed = before.column_names[:width], ["size", "word", "number", "area", "note"]
+    touched = random.random(3_000) < share
+    taken = {name: pc.if_else(pa.array(touched), other[name], before[name]) for name in changed}
+    after = pa.table({name: taken.get(name, before[name]) for name in before.column_names})
+    rows = [[tuple(row.values()) for row in side.select(names).to_pylist()] for side in (before, after)]
+    cells = ComparedCells(tmp_path, names, records=3_000)
+    for start in range(0, 3_000, 700):
+        mine, theirs, flags = before[start : start + 700], after[start : start + 700], touched[start : start + 700]
+        columns = {name: theirs[name].combine_chunks().filter(pa.array(flags)) for name in changed}
+        cells.add(mine.combine_chunks().to_batches()[0], flags, columns)
+    found = cells.tally(limit=4)
+
+    was, now = (Counter(side) for side in rows)
+    kinds = Counter((was[cell], now[cell]) for cell in was | now if was[cell] != now[cell])
+    joint = zip(found.joint.before.tolist(), found.joint.after.tolist(), found.joint.alike.tolist(), strict=True)
+    rest = sum(count for cell, count in was.items() if now[cell] == count)
+    assert sorted(joint) == sorted([*((*kind, number) for kind, number in kinds.items()), (rest, rest, 1)])
+    assert found.joint.net_change == (was - now).total()
+    for size in range(1, 5):
+        assert found.small_cells[size] == sum(count == size for count in now.values())
+        assert found.small_untouched[size] == sum(
+            now[cell] == size and not flag for cell, flag in zip(rows[1], touched, strict=True)
+        )
+    assert cells.untouched == np.count_nonzero(~touched)
+    assert cells.moved == sum(old != new for old, new in zip(*rows, strict=True))
+    assert cells.differ == {name for name in changed if before[name].to_pylist() != after[name].to_pylist()}
+
+
+def test_records_are_flagged_where_any_column_changed() -> None:
+    before = pa.record_batch({"a": [1, None, 3, 4], "b": ["x", "y", None, "z"]})
+    after = {"a": pa.array([1, None, None, 4]), "b": pa.array(["x", "y", None, "w"]).dictionary_encode()}
+    assert flag_changed(before, after).tolist() == [False, False, True, True]
+    assert flag_changed(before, {}).tolist() == [False] * 4

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from math import isnan
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from safeswap.errors import InputError
+from safeswap.files import columns
 from safeswap.files.columns import distinct_count, drop_unused_levels, normalise_table
 
 
@@ -81,3 +84,26 @@ def test_only_unused_levels_go(chunks: list[list[str | None]], extra: list[str])
     for chunk in found.chunks:
         assert set(chunk.dictionary.to_pylist()) == {v for v in values if v is not None}
     assert distinct_count(column) == len({v for v in values if v is not None})
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([], pa.float64()),
+        ([None, None], pa.int8()),
+        ([3, 1, None, 3, -7], pa.int64()),
+        ([0, 2**64 - 1, 0], pa.uint64()),
+        ([1.5, 1.5, None, 2.0], pa.float64()),
+        ([float("nan"), 1.0, float("nan"), float("nan")], pa.float64()),
+        ([float("nan")], pa.float64()),
+    ],
+)
+def test_numbers_are_counted_alike_in_large_and_in_small_files(
+    monkeypatch: pytest.MonkeyPatch, values: list[float | None], kind: pa.DataType
+) -> None:
+    known = [value for value in values if value is not None]
+    expected = len({value for value in known if not isnan(value)}) + any(isnan(value) for value in known)
+    column = pa.chunked_array([pa.array(values[:2], kind), pa.array(values[2:], kind)])
+    assert distinct_count(column) == expected
+    monkeypatch.setattr(columns, "_MANY_RECORDS", 0)
+    assert distinct_count(column) == expected

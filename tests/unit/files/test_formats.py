@@ -1,12 +1,13 @@
 """One row in the table of formats is all that reading, writing and refusing need."""
 
+import gzip
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from safeswap.errors import OutputError, SpecError
+from safeswap.errors import InputError, OutputError, SpecError
 from safeswap.files import formats
 from safeswap.files.formats import FORMATS, Format, Loaded, TextOptions
 from safeswap.files.read import read
@@ -54,3 +55,29 @@ def test_a_row_is_complete(found: Format) -> None:
     assert bool(found.written) == (found.write is not None)
     assert not found.released or f".{found.released}" in found.written
     assert not found.package or found.options == ("encoding",)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said", "hint"),
+    [
+        ("survey.RData", gzip.compress(b"RDX3\nX\n\x00\x00\x00\x03", mtime=0), "an R file", "write.csv"),
+        ("survey.rds", gzip.compress(b"X\n\x00\x00\x00\x03\x00\x04", mtime=0), "an R file", "write.csv"),
+        ("survey.rda", b"RDX2\nX\n\x00\x00\x00\x02", "an R file", "write.csv"),
+        ("survey.docx", b"PK\x03\x04\x14\x00", "a text document", "as CSV"),
+        ("survey.xls", b"\xd0\xcf\x11\xe0\xa1\xb1", "an old spreadsheet", "as CSV"),
+        ("survey.csv", b"\x89PNG\r\n\x1a\n\x00", "a picture", "CSV or Parquet"),
+        ("survey.csv", b"%PDF-1.7\n%\xe2\xe3", "a PDF document", "CSV or Parquet"),
+    ],
+)
+def test_a_file_that_holds_no_table_is_called_what_it_is(tmp_path, name, content, said, hint):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=said) as caught:
+        format_of(tmp_path / name)
+    assert caught.value.code == "unknown-format"
+    assert hint in caught.value.hint
+
+
+def test_packed_text_and_a_damaged_archive_are_still_gzip(tmp_path):
+    for content in (gzip.compress(b"age,sex\n1,2\n"), b"\x1f\x8b\x08\x00 damaged", gzip.compress(b"a" * 99)[:20]):
+        (tmp_path / "survey.csv.gz").write_bytes(content)
+        assert format_of(tmp_path / "survey.csv.gz").name == "gzip"

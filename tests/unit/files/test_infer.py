@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,15 @@ SEX = ["F", "M"] * (N // 2)
         ("Income", ["lots", *(str(i) for i in range(N - 1))], Kind.NOMINAL),
         ("Sex", SEX, Kind.NOMINAL),
         ("Flag", [True, False] * (N // 2), Kind.NOMINAL),
-        ("Day", pd.date_range("2020-01-01", periods=N).to_pydatetime().tolist(), Kind.NOMINAL),
+        ("Day", pd.date_range("2020-01-01", periods=N).to_pydatetime().tolist(), Kind.DATE),
+        ("Moment", pd.date_range("2020-01-01 08:00", periods=N).to_pydatetime().tolist(), Kind.NOMINAL),
+        ("Date", [dt.date(1890, 1, 1) + dt.timedelta(i) for i in range(N)], Kind.DATE),
+        ("Region", ["2020-02-29", "1899-12-31"] * (N // 2), Kind.DATE),
+        ("Day", ["2020-02-29", "2021-02-29"] * (N // 2), Kind.NOMINAL),
+        ("Day", ["2020-02-29", "20200229"] * (N // 2), Kind.NOMINAL),
+        ("Day", ["2020-02-29 00:00:00"] * N, Kind.NOMINAL),
+        ("Day", ["2020-02-29", "NA", ""] * (N // 3), Kind.DATE),
+        ("Day", ["NA", ""] * (N // 2), Kind.NOMINAL),
         ("Nothing", [None] * N, Kind.NOMINAL),
         ("Name", [f"name {i * i}" for i in range(N)], Kind.NOMINAL),
     ],

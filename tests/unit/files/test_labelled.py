@@ -188,7 +188,12 @@ def test_dates_and_times_survive(
     (write_sav if formats == "sav" else write_dta)(table, path)
     again = read(path)
     assert again.table.equals(table)
-    assert {a.kind for a in again.schema.attributes} == {Kind.NOMINAL}
+    # The writer states "nominal" to SPSS, since nothing else is known of the table; Stata has no such statement.
+    at_midnight = (
+        formats == "dta" and any(moments) and all(moment is None or moment.time() == dt.time() for moment in moments)
+    )
+    kinds = [Kind.DATE, Kind.DATE if at_midnight else Kind.NOMINAL, Kind.NOMINAL]
+    assert [a.kind for a in again.schema.attributes] == kinds
     values, _ = getattr(pyreadstat, f"read_{formats}")(path)  # as another program sees them
     assert [None if pd.isna(v) else v for v in values["d"]] == days
 
@@ -200,7 +205,7 @@ def test_dates_of_which_all_are_missing_are_dates(tmp_path: Path, suffix: str) -
     (write_dta if suffix == "dta" else write_sav)(table, tmp_path / f"x.{suffix}")
     again = read(tmp_path / f"x.{suffix}")
     assert again.table.equals(table)
-    assert {again.schema[name].kind for name in kinds} == {Kind.NOMINAL}
+    assert [again.schema[name].kind for name in kinds] == [Kind.DATE, Kind.NOMINAL, Kind.NOMINAL]
 
 
 def sas_file(path: Path, version: int) -> pd.DataFrame:
@@ -238,7 +243,8 @@ def test_sas_dates_are_dates_from_reading_to_release(tmp_path: Path, version: in
     }
     assert {name: data.table[name].to_pylist() for name in expected} == expected
     assert data.table["died"].type == pa.date32()
-    assert {data.schema[name].kind for name in expected} == {Kind.NOMINAL}
+    kinds = {name: data.schema[name].kind for name in expected}
+    assert kinds == dict.fromkeys(expected, Kind.DATE) | dict.fromkeys(("seen", "at"), Kind.NOMINAL)
     assert data.schema["pay"].kind is Kind.NUMERIC
     key = Key.generate()
     masked = workflow.swap(data, swap=["race"], pairs=6, key=key)
@@ -278,7 +284,7 @@ def test_nothing_of_a_labelled_file_gets_lost_on_the_way(tmp_path: Path) -> None
     assert data.table["born"].type == pa.date32()
     assert data.schema["edate"].missing == ("1994-09-27",)
     kinds = {a.name: a.kind.value for a in data.schema.attributes}
-    assert kinds == {"born": "nominal", "edate": "nominal", "span": "nominal", "pay": "numeric", "sex": "nominal"}
+    assert kinds == {"born": "date", "edate": "date", "span": "nominal", "pay": "numeric", "sex": "nominal"}
     write_sav(data, tmp_path / "b.sav")
     again = read(tmp_path / "b.sav", kinds={"sex": "nominal"})
     assert again.table.equals(data.table)
@@ -293,9 +299,10 @@ def test_nothing_of_a_labelled_file_gets_lost_on_the_way(tmp_path: Path) -> None
     assert list_losses(data, ".csv") == ("the label of the file", "the display formats of 5 columns")
 
 
-@pytest.mark.parametrize("name", ["born", "edate", "span"])
-@pytest.mark.parametrize("kind", [None, "numeric"])
-def test_dates_are_not_masked_as_numbers(tmp_path: Path, name: str, kind: str | None) -> None:
+@pytest.mark.parametrize(
+    ("name", "kind"), [("born", "numeric"), ("edate", "numeric"), ("span", None), ("span", "date")]
+)
+def test_dates_are_not_masked_as_numbers_nor_durations_as_dates(tmp_path: Path, name: str, kind: str | None) -> None:
     data = dated(tmp_path / "a.sav")
     if kind is not None:
         data = read(tmp_path / "a.sav", kinds={name: kind, "sex": "nominal"})

@@ -100,7 +100,10 @@ def test_tables_are_compared_in_the_categories_of_the_release_and_say_so() -> No
 
 
 NUMERIC = ("percentage_bias", "correct_links", "mean_change", "deviation_change", "correlation_change")
-NOT_OF_SUCH_A_FILE = {**dict.fromkeys(NUMERIC, "numeric"), "l_diversity": "sensitive"}
+NOT_OF_SUCH_A_FILE = {**dict.fromkeys(NUMERIC, "numeric"), **dict.fromkeys(("l_diversity", "t_closeness"), "sensitive")}
+NOT_OF_SUCH_A_FILE |= {"population_risk": "population", "indicators": "indicator"}
+NOT_OF_SUCH_A_FILE |= dict.fromkeys(("il1s", "eigen", "correlations"), "numeric")
+NOT_OF_SUCH_A_FILE |= dict.fromkeys(("ci_overlap", "coefficients"), "model")
 """Measures that need what this file does not have, recoded or not, and say so."""
 
 

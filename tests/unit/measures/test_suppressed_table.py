@@ -93,3 +93,11 @@ def test_what_makes_no_sense_is_refused(table, hidden, options, code):
     with pytest.raises(SafeswapError) as caught:
         cell_intervals(table, hidden, **options)
     assert caught.value.code == code
+
+
+@pytest.mark.parametrize(("answer", "code"), [(None, "bad-table"), (np.full((2, 4), np.nan), "too-much-time")])
+def test_a_time_out_is_not_told_as_a_contradiction(answer, code, monkeypatch):
+    monkeypatch.setattr("safeswap.measures.suppressed_table.value_ranges", lambda *_, **__: answer)
+    with pytest.raises(SafeswapError) as caught:
+        cell_intervals(np.ones((2, 2)), np.ones((2, 2), dtype=bool))
+    assert caught.value.code == code

@@ -107,3 +107,13 @@ def test_a_file_without_tables_is_refused():
     with pytest.raises(SpecError) as caught:
         workflow.check_tables(datasets.cps8d())
     assert caught.value.code == "no-table"
+
+
+def test_small_cells_of_a_weighted_file_have_their_estimate_in_the_population():
+    columns = {"area": list("aaaabbbb"), "sex": list("ffmmffmf"), "w": [1.5, 2.0, 1.0, 3.0, 2.5, 1.0, 4.25, 1.0]}
+    data = workflow.read(pa.table(columns), kinds={"w": "weight"})
+    (table,) = workflow.check_tables(data, ["area", "sex"], tolerance=3).tables
+    rows = {(row["area"], row["sex"]): row["weighted"] for row in table.long().to_pylist()}
+    assert rows == {("a", "f"): 3.5, ("a", "m"): 4.0, ("b", "m"): 4.25}
+    without = workflow.read(pa.table({**columns, "w": [0.0, *columns["w"][1:]]}), kinds={"w": "weight"})
+    assert "weighted" not in workflow.check_tables(without, ["area", "sex"], tolerance=3).tables[0].long().column_names

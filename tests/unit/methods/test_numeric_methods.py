@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -28,6 +31,11 @@ def mask(method, data=None, **parameters):
 
 def column(values, kind=Kind.NUMERIC):
     return Microdata(pa.table({"x": values}), Schema(attributes=(Attribute(name="x", kind=kind),)))
+
+
+def columns(names, values):
+    schema = Schema(attributes=tuple(Attribute(name=name, kind=Kind.NUMERIC) for name in names))
+    return Microdata(pa.table(dict(zip(names, values.T, strict=True))), schema)
 
 
 def test_rank_swapping_moves_nearly_everybody_and_nobody_far():
@@ -96,6 +104,36 @@ def test_noise_is_normal():
     masked = mask("noise", data, attributes=["x"], size=1.0)
     noise = (numbers(masked.data, "x") - numbers(data, "x")) / numbers(data, "x").std(ddof=1)
     assert kstest(noise, "norm").pvalue > 1e-6
+
+
+@pytest.mark.parametrize("count", [15, 16, 17, 24])
+def test_correlated_noise_is_the_deviates_times_the_root_of_the_covariance_with_many_attributes(count):
+    """The noise is Z·S, with S the symmetric root of size²·Σ and Z the deviates, known from independent noise."""
+    rng = np.random.default_rng(count)
+    names = [f"x{j}" for j in range(count)]
+    values = rng.normal(size=(400, count)) @ rng.normal(size=(count, count))
+    data = columns(names, values)
+    options = {"attributes": names, "size": 0.5, "decimals": 12}
+    noise = {
+        kind: np.column_stack([numbers(mask("noise", data, kind=kind, **options).data, name) for name in names])
+        - values
+        for kind in ("additive", "correlated")
+    }
+    deviates = noise["additive"] / (0.5 * values.std(axis=0, ddof=1))
+    scale, vectors = np.linalg.eigh(np.corrcoef(values.T))
+    root = vectors @ np.diag(np.sqrt(scale.clip(0))) @ vectors.T
+    expected = np.einsum("ij,jk->ik", deviates, root) * (0.5 * values.std(axis=0, ddof=1))
+    np.testing.assert_allclose(noise["correlated"], expected, atol=1e-8)
+
+
+def test_noise_with_many_attributes_keeps_its_result():
+    count = 20
+    rng = np.random.default_rng(3)
+    names = [f"x{j}" for j in range(count)]
+    data = columns(names, np.round(rng.normal(100, 10, size=(60, count)), 1))
+    masked = mask("noise", data, attributes=names, size=0.3, kind="correlated", decimals=1)
+    text = json.dumps([masked.data.table[name].to_pylist() for name in names])
+    assert hashlib.sha256(text.encode()).hexdigest()[:16] == "323e70b3bd3b3af2"
 
 
 def test_noise_on_text_leaves_no_trace_of_how_a_number_was_written():

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safeswap.methods.numeric import rank_swap
-from safeswap.methods.numeric.rank_swap import rank_order
+from safeswap.methods.numeric.rank_swap import order_records
 
 
 def pairs_within(values: np.ndarray, draws: np.ndarray, window: int) -> np.ndarray:
@@ -57,8 +57,21 @@ VALUES = {
 def test_equal_values_stand_in_the_order_of_their_draws(values, seed, most):
     words = np.random.default_rng(seed).integers(0, most, (len(values), 2), dtype=np.uint64)
     words[:, 1] = np.random.default_rng(seed).permutation(len(values))
-    order = rank_order(np.array(values), words).tolist()
+    order = order_records([np.array(values)], words).tolist()
     assert order == sorted(range(len(values)), key=lambda i: (values[i], int(words[i, 0]), int(words[i, 1])))
+
+
+@given(
+    st.lists(st.sampled_from(sorted(VALUES)), min_size=2, max_size=4),
+    st.integers(1, 150),
+    st.integers(0, 2**32 - 1),
+)
+def test_several_columns_are_sorted_one_after_the_other(kinds, number, seed):
+    rng = np.random.default_rng(seed)
+    columns = [rng.choice(VALUES[kind], number) for kind in kinds]
+    words = rng.integers(0, 2, (number, 2), dtype=np.uint64)
+    rows = [(*(float(column[i]) for column in columns), *map(int, words[i])) for i in range(number)]
+    assert order_records(columns, words).tolist() == sorted(range(number), key=rows.__getitem__)
 
 
 @given(st.lists(st.floats(-1e6, 1e6), max_size=60), st.booleans(), st.integers(0, 2**32 - 1))

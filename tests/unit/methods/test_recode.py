@@ -110,3 +110,18 @@ def test_what_is_undone_has_the_description_that_it_had(tmp_path: Path) -> None:
     restored = workflow.undo(workflow.read(tmp_path / "out.parquet"), record)
     assert restored.schema == data.schema
     assert restored.table["Age"].to_pylist() == data.table["Age"].to_pylist()
+
+
+def test_all_values_that_are_not_named_become_the_others() -> None:
+    data = workflow.read(
+        pa.table({"Town": ["a", "b", "rare", None, "b", "none", "rarer"]}),
+        kinds={"Town": "nominal"},
+        missing=["none"],
+    )
+    spec = RecodeSpec(steps=[{"step": "recode", "attribute": "Town", "map": {"a": "a", "b": "A"}, "others": "A"}])
+    masked = RecodeMethod().apply(data, spec, key=Key.generate())
+    assert masked.data.table["Town"].to_pylist() == ["a", "A", "A", None, "A", "none", "A"]
+    promises = RecodeMethod().invariants(data, spec)
+    assert not any(each.problem for each in verify(promises, before=data, after=masked.data, audit=masked.audit))
+    with pytest.raises(SpecError, match="others covers every value"):
+        RecodeSpec(steps=[{**spec.as_dict()["steps"][0], "otherwise": "keep"}])

@@ -36,6 +36,8 @@ MEANINGS = ["none", "own", "any", "vouching"]
 OF_OTHER_ATTRIBUTES = (
     *("percentage_bias", "correct_links", "l_diversity"),
     *("mean_change", "deviation_change", "correlation_change"),
+    *("ci_overlap", "coefficients", "indicators", "il1s", "eigen", "correlations"),
+    *("t_closeness", "population_risk"),
 )
 
 
@@ -194,13 +196,13 @@ def test_undo_gives_the_frame_back():
 @pytest.mark.parametrize(
     ("stated", "problem"),
     [
-        ({"keys": ["A"], "importance": {"A": 0}}, "greater than 0"),
-        ({"keys": ["A"], "importance": {"A": -1}}, "greater than 0"),
+        ({"keys": ["A"], "importance": {"A": 0}}, "must be above 0"),
+        ({"keys": ["A"], "importance": {"A": -1}}, "must be above 0"),
         ({"keys": ["A"], "importance": {"B": 1}}, "in no combination"),
         ({"keys": ["A", "B"], "keep": ["C"]}, "in no combination"),
         ({"keys": ["A"], "keep": ["A"]}, "nothing left to blank"),
-        ({"keys": ["A"], "time_limit": 0}, "greater than 0"),
-        ({"keys": ["A"], "gap": 1}, "less than 1"),
+        ({"keys": ["A"], "time_limit": 0}, "must be above 0"),
+        ({"keys": ["A"], "gap": 1}, "must be below 1"),
     ],
 )
 def test_a_request_that_makes_no_sense_is_refused(stated, problem):
@@ -373,7 +375,7 @@ def test_every_measure_takes_a_file_with_blanks(blanked, name):
         return
     (score,) = assess(blanked, measures=[name])
     assert np.isfinite(score.value)
-    assert score.value != 0
+    assert score.value != 0 or name == "best_attack"  # it has no keys to attack by
 
 
 def test_suppression_is_a_candidate_on_the_map():

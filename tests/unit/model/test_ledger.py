@@ -3,16 +3,23 @@
 A small version of ``bench/bench_ledger.py``; the rates are measured there.
 """
 
+import random
+import re
+import struct
+
 import numpy as np
 import pyarrow as pa
 import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from tests.hand_made import masked_survey, survey
 from tests.ledger_cases import HARD, NOT_THE_SAME, SEEN, as_file, files, trial
 
+from safeswap.arrays import keyed
 from safeswap.arrays.sketch import estimate_overlap
-from safeswap.model.ledger import Entry, compare, hash_values, make_entry, sketch_content
+from safeswap.model.ledger import AS_WRITTEN, Entry, Spelling, compare, hash_values, make_entry, sketch_content
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
+from safeswap.releases.register import _fold
 
 SECRET = bytes(range(32))
 RECORDS = 2000
@@ -89,6 +96,71 @@ def test_a_value_has_one_word_in_every_type_and_the_word_needs_the_key():
     assert words([None], pa.float64()) == words([float("nan")]) == words([None], pa.string())
     assert len(set(words(["a", "b", "a rather long text", "a rather long texT", "1", "true", ""]))) == 7
     assert set(words([1, 2], key=bytes(32))).isdisjoint(words([1, 2]))
+
+
+TEXTS = [
+    *(
+        "",
+        " ",
+        "nan",
+        "NaN",
+        " nan ",
+        "inf",
+        "1,5",
+        "0x1",
+        "-0",
+        "-0.0",
+        "+",
+        "-",
+        ".",
+        "-.",
+        "1e",
+        "e1",
+        "1.2.3",
+        "--1",
+    ),
+    *("1 2", "P000001", "p000001", "a" * 14, "a" * 15, "1" * 15, "1" * 16, "9007199254740993", "0." + "0" * 21 + "1"),
+    *("0." + "0" * 22 + "1", "123456789012345", "0.000000123456789012345", "999999999999999", "0.1", "+.5", "5.", "-7"),
+    *("\x1fx", "x ", " x ", "\u3000x", "TRUE", "Ä", "ä", "1E5", "1e-5", "00012.50", "\x7f", "12345678901234567890"),
+]
+
+
+def word_of(text: str | None, key: bytes, *, folds: bool) -> int:
+    """Return the word of a text by the definition: AES of a block with the number, or the text, or neither."""
+    text = text if text is None else text.strip().lower() if folds else text.strip()
+    if text is None or (folds and text in ("", "nan")):
+        block = bytes(15) + b"\x05"
+    elif re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", text, re.ASCII | re.IGNORECASE):
+        block = struct.pack("<d", float(text) + 0.0) + bytes(7) + b"\x04"
+    else:
+        block = text.encode().ljust(14, b"\0") + bytes([len(text.encode()), 2])
+    cipher = Cipher(algorithms.AES(key), modes.ECB()).encryptor()
+    return int.from_bytes(cipher.update(block)[:8], "little")
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("spelling", [AS_WRITTEN, Spelling(_fold, folds=True)])
+def test_texts_have_the_words_of_their_definition(
+    spelling: Spelling, *, compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keyed, "is_worth_compiling", lambda _: compiled)
+    rng = random.Random(3)
+    texts = [rng.choice("+- 0") + "".join(rng.choices("0123456789.", k=rng.randrange(1, 13))) for _ in range(400)]
+    texts = [None, *TEXTS, *texts, *(f"{rng.uniform(-1e6, 1e6):.{places}f}" for places in range(12))]
+    texts = [text for text in texts if text is None or len(text.strip()) <= 14 or text.strip().isdigit()]
+    words = hash_values(pa.chunked_array([texts[:9], texts[9:]], pa.string()), SECRET, spelling)
+    assert words.tolist() == [word_of(text, SECRET, folds=spelling.folds) for text in texts]
+
+
+@pytest.mark.parametrize("spelling", [AS_WRITTEN, Spelling(_fold, folds=True)])
+def test_compiled_or_not_a_text_has_the_same_word(spelling: Spelling, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(4)
+    texts = ["".join(rng.choices("abXY019.-+eE \t\u00a0é", k=rng.randrange(20))) for _ in range(2000)] + TEXTS
+    both = []
+    for compiled in (False, True):
+        monkeypatch.setattr(keyed, "is_worth_compiling", lambda _, compiled=compiled: compiled)
+        both.append(hash_values(pa.chunked_array([texts]), SECRET, spelling).tolist())
+    assert both[0] == both[1]
 
 
 def test_numbers_of_records_and_of_households_are_no_content():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -15,7 +16,9 @@ from safeswap.methods.value_change import ValuePlan
 
 def numbers_in(value: Any) -> set[float]:
     if isinstance(value, dict | list):
-        return set().union(*map(numbers_in, value.values() if isinstance(value, dict) else value))
+        return set().union(*map(numbers_in, chain(value, value.values()) if isinstance(value, dict) else value))
+    if isinstance(value, str):  # such as k = 2, under which a plan says what that would need
+        return set(map(float, re.findall(r"\d+", value)))
     return {value} if isinstance(value, int | float) else set()
 
 

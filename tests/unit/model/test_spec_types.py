@@ -93,7 +93,7 @@ def test_a_whole_number_may_come_as_either_kind_of_number(spec: dict[str, Any]) 
 COERCING = {
     "safeswap.service.settings": "values of environment variables are text",
     "safeswap.service.http.problems": "an answer, which the service makes",
-    "safeswap.service.http.paging": "an answer, which the service makes",
+    "safeswap.service.http.wire": "an answer, which the service makes",
     "safeswap.service.routes.health": "an answer, which the service makes",
 }
 """Modules whose pydantic models may convert what they are given, and why."""

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
-from tests.hand_made import KEY, PROMISES, apply_by_hand, masked_by, masked_survey, survey, true_pairs
+from tests.hand_made import KEY, account_of, apply_by_hand, masked_by, masked_survey, survey, true_pairs
 
 from safeswap.errors import InputError
 from safeswap.files.write import write_parquet
@@ -75,7 +75,12 @@ def test_a_released_record_can_be_traced_by_who_holds_the_audit(tmp_path):
     masked = masked_survey()
     terms = Terms(method="swapping", data_format="parquet")
     done = check_and_write(
-        masked, public=tmp_path / "public", audit=tmp_path / "audit", key=KEY, invariants=PROMISES, terms=terms
+        masked,
+        public=tmp_path / "public",
+        audit=tmp_path / "audit",
+        key=KEY,
+        account=account_of(masked),
+        terms=terms,
     )
     record = read_audit_record(done.audit)
     released = parquet.read_table(done.public / "data.parquet")
@@ -129,7 +134,7 @@ def test_values_replaced_after_an_exchange_are_undone_in_turn(tmp_path):
 def test_the_record_is_for_its_owner_alone_and_says_what_it_is(tmp_path):
     masked = masked_survey()
     done = check_and_write(
-        masked, public=tmp_path / "public", audit=tmp_path / "audit", key=KEY, invariants=PROMISES,
+        masked, public=tmp_path / "public", audit=tmp_path / "audit", key=KEY, account=account_of(masked),
         terms=Terms(method="swapping"),
     )  # fmt: skip
     assert {path.stat().st_mode & 0o777 for path in done.audit.iterdir()} == {0o600}

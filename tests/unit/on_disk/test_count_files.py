@@ -13,7 +13,7 @@ import pytest
 import safeswap as ss
 from safeswap import datasets, registry, workflow
 from safeswap.errors import InputError, SpecError
-from safeswap.files.coded_columns import code_columns, iter_aligned
+from safeswap.files.coded_columns import code_columns
 from safeswap.files.parquet import open_parquet
 from safeswap.model.microdata import code_column
 from safeswap.on_disk import cells as module
@@ -124,18 +124,29 @@ def test_values_that_are_new_after_masking_are_counted(tmp_path: Path) -> None:
     assert figures(workflow.assess_file(*files, measures=MEASURES, **told)) == pytest.approx(figures(expected))
 
 
-def test_missing_values_and_measures_of_tables_are_left_to_the_records(tmp_path: Path) -> None:
+@pytest.mark.parametrize("side", ["before", "after", "both"])
+def test_missing_values_are_counted_as_a_level(tmp_path: Path, side: str, monkeypatch: pytest.MonkeyPatch) -> None:
     source, target = masked(tmp_path, SPECS["swap"])
-    data = pq.read_table(source)
-    holes = pa.chunked_array([pa.array([None, *data["ADULTS"].to_pylist()[1:]], pa.int8())])
-    pq.write_table(data.set_column(data.column_names.index("ADULTS"), "ADULTS", holes), source)
-    read = [ss.read(path, schema=SCHEMA) for path in (source, target)]
-    for measures in (MEASURES, ("hellinger:ways=2", "n_rule:keys=TENURE+ADULTS")):
-        expected = ss.assess(*read, measures=measures, attributes=["ADULTS", "TENURE", "OCCUPATION"])
-        found = workflow.assess_file(
-            source, target, measures=measures, attributes=["ADULTS", "TENURE", "OCCUPATION"], schema=SCHEMA
-        )
-        assert figures(found) == figures(expected)
+    for path in {"before": [source], "after": [target], "both": [source, target]}[side]:
+        data = pq.read_table(path)
+        for name in ("ADULTS", "TENURE"):
+            holes = pa.array([None, *data[name].to_pylist()[1:]], pq.read_schema(path).field(name).type)
+            data = data.set_column(data.column_names.index(name), name, pa.chunked_array([holes]))
+        pq.write_table(data, path)
+    asked: dict[str, Any] = {"measures": MEASURES, "attributes": ["ADULTS", "TENURE", "OCCUPATION"]}
+    expected = ss.assess(*(ss.read(path, schema=SCHEMA) for path in (source, target)), **asked)
+    monkeypatch.setattr(module, "compare_files", None)  # nothing else may be asked
+    found = workflow.assess_file(source, target, schema=SCHEMA, **asked)
+    assert figures(found) == pytest.approx(figures(expected), rel=1e-11, abs=1e-15)
+    assert found["n_rule"].detail.to_pylist() == expected["n_rule"].detail.to_pylist()
+
+
+def test_measures_of_tables_are_left_to_the_records(tmp_path: Path) -> None:
+    files = masked(tmp_path, SPECS["swap"])
+    asked: dict[str, Any] = {"measures": ["hellinger:ways=2", "n_rule:keys=TENURE+ADULTS"]}
+    asked["attributes"] = ["ADULTS", "TENURE", "OCCUPATION"]
+    expected = ss.assess(*(ss.read(path, schema=SCHEMA) for path in files), **asked)
+    assert figures(workflow.assess_file(*files, schema=SCHEMA, **asked)) == figures(expected)
 
 
 def test_other_records_and_identifiers_as_cells_are_refused(tmp_path: Path) -> None:
@@ -172,10 +183,11 @@ def test_columns_are_coded_batch_by_batch_as_they_are_as_a_whole(tmp_path: Path)
         assert [values[code] for code in coded.codes] == table[name].to_pylist()
 
 
-def test_files_in_other_batches_come_side_by_side(tmp_path: Path) -> None:
-    for name, rows in (("a", 7), ("b", 5)):
-        pq.write_table(pa.table({"x": range(40)}), tmp_path / f"{name}.parquet", row_group_size=rows)
+@pytest.mark.parametrize("rows", [3, 6, 100])
+def test_files_in_other_batches_come_side_by_side(tmp_path: Path, rows: int) -> None:
+    for name, size in (("a", 7), ("b", 5)):
+        pq.write_table(pa.table({"x": range(40), "y": range(40)}), tmp_path / f"{name}.parquet", row_group_size=size)
     first, second = (open_parquet(tmp_path / f"{name}.parquet") for name in "ab")
-    met = [(start, mine.to_pylist(), theirs.to_pylist()) for start, mine, theirs in iter_aligned(first, second, "x")]
-    assert all(mine == theirs for _, mine, theirs in met)
-    assert [value for _, mine, _ in met for value in mine] == list(range(40))
+    met = list(module.zip_batches(first, second, ["y"], ["x"], rows=rows))
+    assert all(mine["x"].equals(theirs["x"]) and theirs.schema.names == ["x"] for mine, theirs in met)
+    assert [value for mine, _ in met for value in mine["y"].to_pylist()] == list(range(40))

@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.hand_made import KEY, PROMISES, masked_survey, survey
+from tests.hand_made import KEY, account_of, masked_survey, survey
 
 from safeswap.errors import InputError, OutputError, SpecError, UnsafeRelease
 from safeswap.model.ledger import make_entry
@@ -16,12 +16,13 @@ from safeswap.releases.publish import Terms, check_and_write
 
 
 def release(folder: Path, name: str, *, masked=None, ledger=None, **terms):
+    masked = masked or masked_survey()
     return check_and_write(
-        masked or masked_survey(),
+        masked,
         public=folder / name,
         audit=folder / f"{name}-audit",
         key=KEY,
-        invariants=PROMISES,
+        account=account_of(masked),
         terms=Terms(method="Swapped.", **terms),
         ledger=ledger,
     )
@@ -152,6 +153,18 @@ def test_a_ledger_that_cannot_be_made_stops_the_release(tmp_path):
         release(tmp_path, "one", ledger=LedgerFile(tmp_path / "file" / "ledger.db"))
     assert caught.value.code == "no-ledger"
     assert not (tmp_path / "one").exists()
+
+
+@pytest.mark.parametrize("has_key", [False, True])
+def test_a_directory_is_not_told_as_a_ledger_without_its_key(has_key, tmp_path):
+    ledger = LedgerFile(tmp_path / "ledger.db")
+    if has_key:
+        assert entries(ledger) == []
+        ledger.path.unlink()
+    ledger.path.mkdir()
+    with pytest.raises(InputError) as caught:
+        entries(LedgerFile(ledger.path))
+    assert (caught.value.code, caught.value.fields) == ("is-directory", {"file": str(ledger.path)})
 
 
 def test_the_ledger_is_named_once(tmp_path):

@@ -16,6 +16,7 @@ import safeswap as ss
 from safeswap import datasets
 from safeswap.errors import UnsafeRelease
 from safeswap.files.numbering import agreement, numbers_households, split_groups
+from safeswap.model.households import mark_household_attributes
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata, code_column
 from safeswap.model.schema import Kind
@@ -112,7 +113,10 @@ def test_households_are_found_in_any_order_and_whatever_their_name() -> None:
     order = np.random.default_rng(3).permutation(len(data))
     shuffled = ss.read(data.table.take(pa.array(order)))
     assert shuffled.schema["v2"].kind is Kind.HOUSEHOLD
-    assert ("household-split", "v3") in found(swapped(shuffled, "v3"))
+    assert shuffled.schema["v3"].household
+    unmarked = Microdata(shuffled.table, mark_household_attributes(shuffled.schema, ()))
+    assert ("household-split", "v3") in found(swapped(unmarked, "v3"))
+    assert ("household-split", "v3") not in found(swapped(shuffled, "v3"))
 
 
 @pytest.mark.parametrize("as_text", [False, True])

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.hand_made import KEY, PROMISES, masked_by, masked_survey, survey, true_pairs
+from tests.hand_made import KEY, PROMISES, account_of, masked_by, masked_survey, survey, true_pairs
 
 from safeswap.errors import InputError, OutputError, UnsafeRelease
 from safeswap.files import atomic
@@ -24,7 +24,9 @@ from safeswap.releases.scan import verify_bundle
 def released(masked: Masked, folder: Path, *, public: str = "public", key: Key = KEY, **options) -> Published:
     promises = options.pop("invariants", PROMISES)
     where = {"public": folder / public, "audit": folder / options.pop("audit", "audit")}
-    return check_and_write(masked, **where, key=key, invariants=promises, terms=Terms(method="Swapped.", **options))
+    return check_and_write(
+        masked, **where, key=key, account=account_of(masked, promises), terms=Terms(method="Swapped.", **options)
+    )
 
 
 def facts(done: Published) -> dict:
@@ -184,7 +186,7 @@ def test_a_damaged_earlier_record_stops_the_release(tmp_path):
 
 
 STEPS = [
-    (publish, "verify"),
+    (publish, "_verify_promises"),
     (publish, "prepare_release"),
     (publish, "fill_bundle"),
     (publish, "make_entry"),

@@ -13,11 +13,12 @@ from tests.hand_made import KEY
 
 import safeswap as ss
 from safeswap import workflow
-from safeswap.errors import UnsafeRelease
+from safeswap.errors import InputError, UnsafeRelease
 from safeswap.files.write import write
 from safeswap.methods.recode.recipe import Recipe
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
+from safeswap.on_disk.masking import digest_of
 from safeswap.workflow.masking import keep, recall
 
 BANDS = {"step": "ranges", "attribute": "age", "breaks": [30, 60]}
@@ -50,6 +51,12 @@ def facts(folder: Path, masked: Masked, **terms: Any) -> dict[str, Any]:
     told = json.loads((done.public / "manifest.json").read_bytes())["facts"]
     assert told["method"] in (done.public / "report.html").read_text()
     return told
+
+
+def test_a_step_that_changed_nothing_is_not_told(tmp_path: Path) -> None:
+    idle = {"method": "swap", "name": "idle", "swap": ["civil"], "pairs": 0}
+    masked = ss.mask(read(), ss.Pipeline([idle, PRAM]), key=KEY)
+    assert facts(tmp_path, masked)["method"] == "Post-randomisation of categorical attributes"
 
 
 def test_a_chain_in_memory_is_told_from_the_first_step_on(tmp_path: Path) -> None:
@@ -203,3 +210,18 @@ def test_columns_left_out_by_a_recode_are_told(tmp_path: Path) -> None:
     masked = ss.mask(read(), {"method": "recode", "steps": [{"step": "drop", "attributes": ["job"]}]}, key=KEY)
     told = facts(tmp_path, masked)
     assert told["method"] == "Columns were left out: every released value is as it was in the original file."
+
+
+def test_records_that_go_in_a_circle_are_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    files = chain(tmp_path, PRAM, SWAP)
+    audit = tmp_path / "audit"
+    first = next(audit.glob(f"masking-{digest_of(files[1])[:16]}*")) / "audit.json"
+    content = json.loads(first.read_text())
+    assert content["notes"]["source_sha256"] == digest_of(files[0])
+    content["notes"]["source_sha256"] = digest_of(files[2])  # which was made from it
+    first.write_text(json.dumps(content))
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(InputError) as caught:
+        recall(files[1], files[2], audit=audit)
+    assert (caught.value.code, bool(caught.value.hint)) == ("lineage-cycle", True)
+    assert sorted(tmp_path.rglob("*")) == before

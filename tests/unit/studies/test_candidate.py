@@ -135,15 +135,15 @@ def test_a_table_that_becomes_independent_loses_all_its_association():
 
 def test_cells_that_share_a_slot_of_the_hash_table_are_told_apart():
     codes = np.arange(0, 1 << 22, 1 << 6, dtype=np.int64)
-    slots, counts = candidates._make_hash_table(codes, codes + 1)
-    old, new, before, _ = candidates._localise(codes[::-1].copy(), codes.copy(), slots, counts)
+    slots, counts = candidates.make_hash_table(codes, codes + 1)
+    old, new, before, _ = candidates.localise(codes[::-1].copy(), codes.copy(), slots, counts)
     assert before[old].tolist() == (codes[::-1] + 1).tolist()
     assert before[new].tolist() == (codes + 1).tolist()
 
 
 def test_a_cell_that_was_empty_has_count_zero_before():
-    slots, counts = candidates._make_hash_table(np.array([5, 9]), np.array([2, 3]))
-    _, new, before, seen = candidates._localise(np.array([5]), np.array([7]), slots, counts)
+    slots, counts = candidates.make_hash_table(np.array([5, 9]), np.array([2, 3]))
+    _, new, before, seen = candidates.localise(np.array([5]), np.array([7]), slots, counts)
     assert before[new].tolist() == [0]
     assert seen.tolist() == [0, -1]
 

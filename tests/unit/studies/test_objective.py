@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from safeswap.errors import SpecError
-from safeswap.studies.objective import CapDistortion, CapRisk, Linear, as_objective
+from safeswap.studies.choice import CapDistortion, CapRisk, Linear, as_objective
 
 RISK, DISTORTION = np.array([0.1, 0.2, 0.3]), np.array([0.9, 0.5, 0.1])
 

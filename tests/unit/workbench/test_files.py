@@ -12,7 +12,7 @@ from fastapi import FastAPI
 
 from safeswap.workbench import add_workbench
 from safeswap.workbench.assets import asset, assets, build, bundle
-from safeswap.workbench.pages import STEPS
+from safeswap.workbench.pages import HELP, STEPS
 
 
 def get(path, **headers):
@@ -117,3 +117,15 @@ def test_a_page_with_a_chart_asks_at_once_for_what_the_chart_shows(path, asked):
 
 def test_every_file_has_a_type():
     assert all(asset(name).media_type for name in assets())
+
+
+def test_every_screen_has_help_and_every_link_in_it_leads_somewhere():
+    topics = {topic: get(f"/help/{topic}") for topic in HELP}
+    for topic, page in topics.items():
+        assert page.status_code == 200
+        assert page.text.count("<h1>") == 1, topic
+        assert set(re.findall(r'href="/help/(\w+)"', page.text)) == set(HELP)
+    assert get("/help/nothing").status_code == 422
+    for screen in ("data", "risk", "method", "map", "records", "release", "tables", "log"):
+        assert f'href="/help/{screen}"' in get(f"/projects/p1/{screen}").text
+    assert 'href="/help/projects"' in get("/").text

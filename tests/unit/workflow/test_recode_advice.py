@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.conformance.strategies import microdata
 
-from safeswap import datasets
+from safeswap import datasets, read
 from safeswap.errors import SpecError
 from safeswap.measures.risk.risky import risky
 from safeswap.measures.utility.information_loss import InformationLoss
@@ -64,3 +65,10 @@ def test_a_candidate_that_forgets_a_value_is_refused() -> None:
     step = {"step": "recode", "attribute": "Race", "map": {"White": "all"}}
     with pytest.raises(SpecError, match="says nothing about 1"):
         advice(datasets.cps8d(), {"keys": ["Race"]}, candidates=[step])
+
+
+def test_an_infinite_level_is_in_no_range() -> None:
+    values = [float("inf"), 1.5, 1.5, 0.0, 1.5, 0.0, 2.0, 3.0]
+    data = read(pa.table({"level": values}), kinds={"level": "ordinal"})
+    assert [step.step for step in candidates(data, "level") if step.step == "ranges"] == []
+    assert advice(data, {"keys": ["level"], "tolerance": 2}, candidates=list(candidates(data, "level"))).unsafe == 3

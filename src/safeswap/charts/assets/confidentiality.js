@@ -154,7 +154,7 @@ function setUp(parts, data, most) {
   parts.totals.append(element("tbody", {}, ...data.totals.map(([word, value]) => element("tr", {}, element("td", {}, word), element("td", { class: "num" }, value)))));
   const notes = [...data.notes, data.beyond && several(data.beyond, "record") + " with infinite perturbation not drawn (safe)."];
   parts.notes.append(...notes.filter(Boolean).map((text) => element("p", { class: "scp-note" }, text)));
-  const lines = data.kind === "categorical" ? ["● a record", "shaded: unsafe"] : ["□ nearest neighbour is the true one", "✕ true one in the neighbourhood",
+  const lines = data.kind === "categorical" ? ["● records at one place; the larger, the more", "shaded: unsafe"] : ["□ nearest neighbour is the true one", "✕ true one in the neighbourhood",
     data.points.largest >= 0 && "■ largest unit", "● other records", "shaded: unsafe", data.second && "dashed: the second policy"];
   if (data.bins) lines.push("many records: counted in bins; " + counted(data.points.x.length) + " drawn one by one");
   parts.legend.append(...lines.filter(Boolean).map((text) => element("span", {}, text)));

@@ -33,6 +33,23 @@ function zone(policy, top) {
 // The indices of points with the wanted marks.
 const places = (points, wanted) => points.mark.flatMap((mark, i) => (wanted(mark, i) ? [i] : []));
 
+// Records at the same place, drawn as one dot whose area tells their number: of each place the first record, and how many.
+function stack(points, which) {
+  const found = new Map();
+  for (const i of which) {
+    const place = points.x[i] + " " + points.y[i], held = found.get(place);
+    if (held) held.count += 1; else found.set(place, { first: i, count: 1 });
+  }
+  return [...found.values()].sort((a, b) => b.count - a.count);  // small dots on top of large ones
+}
+
+const LARGEST = 36, SMALLEST = 6;
+
+function dotSizes(stacks) {
+  const most = Math.max(1, ...stacks.map((each) => each.count));
+  return stacks.map(({ count }) => (most === 1 ? SMALLEST : Math.max(SMALLEST, LARGEST * Math.sqrt(count / most))));
+}
+
 function heat(bins, colours) {
   const width = Math.max(...bins.i) + 1, height = Math.max(...bins.j) + 1;
   const z = Array.from({ length: height }, () => new Array(width).fill(null)), text = z.map((row) => row.slice());
@@ -54,7 +71,10 @@ function picture(data, state, colours, top) {
   add({ ...zone(state.policy, top), type: "scatter", mode: "lines", fill: "toself", fillcolor: faint, line: { width: 0 }, hoverinfo: "skip" });
   const dots = (which, marker) => { if (which.length) add({ type: "scatter", mode: "markers", x: which.map((i) => points.x[i]),
     y: which.map((i) => points.y[i]), hoverinfo: "none", marker }, which); };
-  dots(places(points, (mark) => mark === 0), { size: 6, color: data.bins ? colours.gain : colours.other, opacity: 0.85 });
+  const stacks = stack(points, places(points, (mark) => mark === 0));
+  if (stacks.length) add({ type: "scatter", mode: "markers", x: stacks.map(({ first }) => points.x[first]), y: stacks.map(({ first }) => points.y[first]),
+    text: stacks.map(({ count }) => several(count, "record")), hoverinfo: "text", cliponaxis: false,
+    marker: { size: dotSizes(stacks), color: data.bins ? colours.gain : colours.other, opacity: 0.85, line: { width: 0 } } }, stacks.map(({ first }) => first));
   dots(places(points, (mark) => mark === 1 || mark === 3), { size: 8, symbol: "x-thin", line: { width: 1.6, color: colours.accent } });
   dots(places(points, (mark) => mark >= 2), { size: 11, symbol: "square-open", color: colours.gain, line: { width: 1.8 } });
   if (points.largest >= 0) dots([points.largest], { size: 11, symbol: "square", color: colours.ink });

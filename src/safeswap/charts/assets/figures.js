@@ -19,12 +19,18 @@ function visiblePoints(data, state, specOf, values, kind) {
   const x = values[state.distortion], y = values[state.risk], points = [];
   for (let i = 0; i < x.length; i++) {
     const spec = specOf ? specOf[i] : i;
-    const shown = state.rates.has(data.specs.rate[spec]) && state.constraints.has(data.specs.constraint[spec]);
+    const shown = state.rates.has(data.specs.rate[spec]) && state.marks.has(data.specs.mark[spec]);
     if (shown && x[i] !== null && y[i] !== null) {
       points.push({ kind, index: i, spec, x: x[i], y: y[i], rate: data.specs.rate[spec] });
     }
   }
   return points;
+}
+
+// The untouched file on the axes shown: a landmark, not a candidate. Nothing if its figures are not known.
+function originalPoints(data, state) {
+  const [x, y] = [data.original?.[state.distortion] ?? null, data.original?.[state.risk] ?? null];
+  return x === null || y === null ? [] : [{ kind: "original", index: -1, spec: -1, x, y, rate: -1 }];
 }
 
 // The undominated points from left to right, each below everything to its left. Coinciding points are all kept.
@@ -47,6 +53,21 @@ function rateText(data, spec) {
   const rate = data.specs.rate[spec];
   return rate < 0 ? "" : "rate " + data.rates[rate];
 }
+
+// The range of an axis, the same on every drawing: from 0, unless the figures lie so far above it that they would run
+// into one another. Then it is cut, which the chart and its legend say.
+function axisRange(values, fromZero) {
+  const low = Math.min(...values), high = Math.max(...values), room = 0.06 * (high - low) || 0.1 * Math.abs(high) || 1;
+  const isCut = !fromZero && low > 0.4 * high;
+  return isCut || low < 0 ? [low - room, high + room] : [-0.03 * (high || 1), high + Math.max(room, 0.03 * high)];
+}
+
+const isCut = ([low]) => low > 0;
+
+// What is accepted on the axes shown: the largest value of each that somebody stated, null where nobody did.
+const limitsOf = (data, state) => ({ x: data.accepts?.[state.distortion] ?? null, y: data.accepts?.[state.risk] ?? null });
+
+const isAccepted = ({ x, y }, point) => (x === null || point.x <= x) && (y === null || point.y <= y);
 
 const constraintText = (data, spec) => data.constraints[data.specs.constraint[spec]];
 

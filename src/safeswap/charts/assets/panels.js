@@ -40,7 +40,9 @@ const percent = (share) => (share === null ? "–" : Math.round(100 * share) + "
 function fillTable(parts, data, state, points, open, redraw) {
   const columns = tableColumns(data, state), selected = state.selection !== null;
   parts["table-title"].textContent = selected
-    ? (points.length ? several(points.length, "selected candidate") : "Nothing selected") : "The frontier";
+    ? (points.length ? several(points.length, "selected candidate") : "Nothing selected")
+    : "The frontier: " + (state.of === "draws" && data.draws ? several(points.length, "single draw")
+      : several(points.length, "specification") + (data.replicates > 1 ? ", at the means of their draws" : ""));
   const more = points.length > MOST_ROWS ? " The first " + MOST_ROWS + " are listed." : "";
   parts["table-note"].textContent = (selected
     ? "Double-click on the map to go back to the frontier." + (state.alsoDraws ? " The box also holds "

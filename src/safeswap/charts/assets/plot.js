@@ -48,6 +48,7 @@ function picture(data, state, colours) {
   const points = currentPoints(data, state), cloud = cloudPoints(data, state);
   const palette = rateColours(colours, data.rates.length);
   const colour = (rate) => (rate < 0 ? colours.other : palette[rate]);
+  const symbol = (p) => SYMBOLS[data.specs.mark[p.spec] % SYMBOLS.length];
   const combined = frontierOf(points), best = new Set(combined);
   const traces = [], held = [];
   const add = (trace, of) => { traces.push(trace); held.push(of || []); };
@@ -56,23 +57,28 @@ function picture(data, state, colours) {
   if (cloud.length) add(markers(cloud, cloud.map((p) => colour(p.rate)), { size: 4, opacity: faint }), cloud);
   for (const rate of new Set(points.map((p) => p.rate))) {
     const own = frontierOf(points.filter((p) => p.rate === rate));
-    if (own.length > 1) add(line(own, colour(rate), 1.2));
+    if (own.length > 1 && rate >= 0) add(line(own, colour(rate), 1.2));
   }
   if (combined.length > 1) add(line(combined, colours.ink, 2.6));
   const rest = points.filter((p) => !best.has(p));
   const small = points.length > MOST_SVG_POINTS;
   add(markers(rest, rest.map((p) => colour(p.rate)), {
     size: small ? 5 : 8, opacity: small ? 0.5 : 0.9,
-    symbol: rest.map((p) => SYMBOLS[data.specs.constraint[p.spec] % SYMBOLS.length]),
+    symbol: rest.map(symbol),
   }), rest);
   add(markers(combined, combined.map((p) => colour(p.rate)), {
-    size: 11, symbol: "square", line: { color: colours.ink, width: 1.6 },
+    size: 12, symbol: combined.map(symbol), line: { color: colours.ink, width: 1.8 },
   }), combined);
+  const original = originalPoints(data, state);
+  if (original.length) add({ ...markers(original, colours.ink, { size: 14, symbol: "cross-thin-open", line: { color: colours.ink, width: 2.4 } }),
+    hoverinfo: "text", hovertext: ["the untouched original"] });
   const chosen = points.filter((p) => isChosen(data, p));
   if (chosen.length) add({ ...markers(chosen, colours.gain, { size: 24, symbol: "circle-open", line: { width: 3 } }), hoverinfo: "skip" });
   add({ type: "scatter", mode: "markers+text", x: [], y: [], text: [], hoverinfo: "skip", marker: { opacity: 0 },
     textfont: { size: 12, color: colours.ink }, unselected: { textfont: { color: colours.ink } } });
-  return { traces, held, points, combined, chosen };
+  const all = [...points, ...cloud, ...original];
+  const ranges = all.length ? { x: axisRange(all.map((p) => p.x), state.zero), y: axisRange(all.map((p) => p.y), state.zero) } : null;
+  return { traces, held, points, combined, chosen, original, ranges };
 }
 
 function markers(points, color, style) {
@@ -86,8 +92,9 @@ function line(points, color, width) {
     line: { color, width } };
 }
 
-function layoutOf(data, state, colours) {
-  const axis = (measure, word) => ({
+function layoutOf(data, state, colours, ranges) {
+  const axis = (measure, word, range) => ({
+    ...(range ? { range: range.slice(), autorange: false } : {}),
     title: { text: word + ": " + escaped(cutTo(60, data.measures[measure].title)), standoff: 12 }, gridcolor: colours.line,
     linecolor: colours.muted, zeroline: false, showline: true, ticks: "outside", tickcolor: colours.muted,
     exponentformat: "power", ticklabeloverflow: "allow",
@@ -101,8 +108,20 @@ function layoutOf(data, state, colours) {
     font: { color: colours.ink, size: 13, family: FONT },
     modebar: { bgcolor: "rgba(0,0,0,0)", color: colours.muted, activecolor: colours.accent },
     newselection: { line: { color: colours.accent } },
-    xaxis: axis(state.distortion, "Distortion"), yaxis: axis(state.risk, "Risk"),
+    xaxis: axis(state.distortion, "Distortion", ranges?.x), yaxis: axis(state.risk, "Risk", ranges?.y),
+    shapes: ranges ? shapesOf(data, state, colours, ranges) : [],
   };
+}
+
+// Behind the points, what is accepted; on an axis that does not start at 0, the sign of a break.
+function shapesOf(data, state, colours, ranges) {
+  const { x, y } = limitsOf(data, state), shapes = [];
+  const side = (limit, axis) => (limit === null ? { [`${axis}ref`]: "paper", [`${axis}0`]: 0, [`${axis}1`]: 1 } : { [`${axis}ref`]: axis, [`${axis}0`]: Math.min(0, ranges[axis][0]) - 1, [`${axis}1`]: limit });
+  if (x !== null || y !== null) shapes.push({ type: "rect", layer: "below", ...side(x, "x"), ...side(y, "y"), fillcolor: tinted(colours.accent, 0.12), line: { color: colours.accent, width: 1.2, dash: "dot" } });
+  const sign = { type: "path", xref: "paper", yref: "paper", xsizemode: "pixel", ysizemode: "pixel", xanchor: 0, yanchor: 0, line: { color: colours.ink, width: 1.8 } };
+  if (isCut(ranges.y)) shapes.push({ ...sign, path: "M-8,9 L8,15 M-8,15 L8,21" });
+  if (isCut(ranges.x)) shapes.push({ ...sign, path: "M9,-8 L15,8 M15,-8 L21,8" });
+  return shapes;
 }
 
 // The position of a value in pixels from the left and the top.
@@ -111,26 +130,11 @@ function scaleOf(plot) {
   return { x: (value) => xaxis.l2p(value), y: (value) => yaxis.l2p(value), width: xaxis._length, height: yaxis._length };
 }
 
-// The same before anything is drawn: Plotly leaves 5% of the axis free at either end, and room for the outermost markers.
-// Labels placed this way need no second drawing; if the prediction is wrong, there is one.
-function expectedScale(plot, traces, { margin }) {
+// The same before anything is drawn: labels placed this way need no second drawing.
+function expectedScale(plot, ranges, { margin }) {
   const width = plot.clientWidth - margin.l - margin.r, height = plot.clientHeight - margin.t - margin.b;
-  const across = expectedRange(traces, "x", width), up = expectedRange(traces, "y", height);
-  return { x: (value) => (value - across.low) / across.each, y: (value) => height - (value - up.low) / up.each, width, height };
-}
-
-function expectedRange(traces, axis, length) {
-  let each = 0, low = 0, high = 0;
-  const marked = traces.filter((trace) => trace.mode === "markers");
-  for (let round = 0; round < 8; round++) {
-    low = Infinity; high = -Infinity;
-    for (const trace of marked) {
-      const room = each * (0.05 * length + Math.max(3, trace.marker.size / 1.6));
-      for (const value of trace[axis]) { low = Math.min(low, value - room); high = Math.max(high, value + room); }
-    }
-    each = (high - low) / length;
-  }
-  return { low, each };
+  const { x, y } = ranges ?? { x: [0, 1], y: [0, 1] }, part = (value, [low, high]) => (value - low) / (high - low);
+  return { x: (value) => width * part(value, x), y: (value) => height * (1 - part(value, y)), width, height };
 }
 
 const isNear = (a, b, points) => Math.abs(a.width - b.width) < 1 && Math.abs(a.height - b.height) < 1
@@ -141,21 +145,23 @@ function placedLabels(scale, data, state, shown) {
   if (state.labels === "none") return [];
   const many = shown.points.length > MOST_SVG_POINTS, best = new Set(shown.combined), ringed = new Set(shown.chosen);
   const wanted = state.labels === "fit" && !many ? shown.points : [];
-  const order = [...new Set([...shown.chosen, ...shown.combined, ...wanted])];
+  const order = [...new Set([...shown.original, ...shown.chosen, ...shown.combined, ...wanted])];
   const box = (p) => ({ x: scale.x(p.x), y: scale.y(p.y) });
   const inside = (c) => c.x >= 0 && c.y >= 0 && c.x <= scale.width && c.y <= scale.height;
-  const marks = (many ? shown.combined : shown.points).map((p) => ({ ...box(p), best: best.has(p) })).filter(inside);
+  const marks = [...shown.original, ...(many ? shown.combined : shown.points)]
+    .map((p) => ({ ...box(p), best: best.has(p) || p.kind === "original" })).filter(inside);
   const taken = [], placed = [];
   for (const point of order) {
     if (placed.length >= MOST_LABELS) break;
     const centre = box(point);
     if (!inside(centre)) continue;
-    const text = cutTo(16, data.specs.label[point.spec]), important = best.has(point);
+    const isOriginal = point.kind === "original", important = best.has(point) || isOriginal;
+    const text = isOriginal ? "original" : cutTo(16, data.specs.label[point.spec]);
     const size = ringed.has(point) ? 24 : important ? 12 : 7;
-    const spot = freeSpot(centre, text, { taken, marks, important, size, most: scale.width });
+    const spot = freeSpot(centre, text, { taken, marks, important, size, scale });
     if (spot) {
       taken.push(spot.box);
-      placed.push({ point, text: important ? "<b>" + escaped(text) + "</b>" : escaped(text), position: spot.position, size });
+      placed.push({ point, text: isOriginal ? "<i>original</i>" : important ? "<b>" + escaped(text) + "</b>" : escaped(text), position: spot.position, size });
     }
   }
   return placed;
@@ -168,7 +174,7 @@ const BELOW = ["bottom left", "middle left", "bottom", "bottom right", "top righ
 const ABOVE = ["top right", "middle right", "top", "bottom right", "top left", "bottom", "middle left", "bottom left"];
 
 // Plotly offsets text by the size of its marker, so labels are attached to invisible markers.
-function freeSpot(centre, text, { taken, marks, important, size, most }) {
+function freeSpot(centre, text, { taken, marks, important, size, scale }) {
   const width = widthOf(text, important) + 2, height = 14, gap = 0.4 * size + 1;
   let second = null;
   for (const name of important ? BELOW : ABOVE) {
@@ -176,7 +182,7 @@ function freeSpot(centre, text, { taken, marks, important, size, most }) {
     const x = centre.x + left * width + (left === 0 ? gap : left === -1 ? -gap : 0);
     const y = centre.y + top * height + (top === -1 ? -gap : top === 0 ? gap : 0);
     const box = { left: x, right: x + width, top: y, bottom: y + height };
-    if (box.left < 0 || box.right > most) continue;
+    if (box.left < 0 || box.right > scale.width || box.top < 0 || box.bottom > scale.height) continue;
     if (taken.some((t) => t.left < box.right && box.left < t.right && t.top < box.bottom && box.top < t.bottom)) continue;
     const covered = marks.filter((m) => (Math.abs(m.x - centre.x) > 0.5 || Math.abs(m.y - centre.y) > 0.5)
       && m.x > box.left - 4 && m.x < box.right + 4 && m.y > box.top - 4 && m.y < box.bottom + 4);

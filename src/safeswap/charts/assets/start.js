@@ -7,8 +7,8 @@ function start(root, given, drawable = Promise.resolve()) {
   const parts = {};
   for (const part of root.querySelectorAll("[data-part]")) parts[part.dataset.part] = part;
   const state = {
-    risk: data.axes[0], distortion: data.axes[1], of: "means", labels: "fit", cloud: true, drag: "zoom",
-    rates: new Set(data.specs.rate), constraints: new Set(data.constraints.keys()),
+    risk: data.axes[0], distortion: data.axes[1], of: "means", labels: "fit", cloud: true, drag: "zoom", zero: false,
+    rates: new Set(data.specs.rate), marks: new Set(data.marks.keys()),
     selection: null, alsoDraws: 0, sort: { column: null, down: false }, heat: 0, text: 0, best: new Set(),
     open: data.chosen === null ? null : { kind: "mean", index: data.chosen.spec, spec: data.chosen.spec },
   };
@@ -33,14 +33,15 @@ function start(root, given, drawable = Promise.resolve()) {
     markSelection(shown, state);
     parts.empty.hidden = shown.points.length > 0;
     parts.empty.textContent = data.specs.number.length === data.specs.made.filter((n) => n === 0).length
-      ? "No candidate could be made. The reasons are below." : "Nothing to show: tick at least one rate and one constraint.";
+      ? "No candidate could be made. The reasons are below." : "Nothing to show: tick at least one rate and one mark.";
     parts.plot.setAttribute("aria-label", "Scatter of " + several(shown.points.length, "point") + ": distortion across, risk up; "
-      + several(shown.combined.length, "point") + " on the frontier, listed in the table below.");
+      + several(shown.combined.length, "point") + " on the frontier, listed in the table below."
+      + (shown.original.length ? " The untouched original is at distortion " + formatted(shown.original[0].x) + ", risk " + formatted(shown.original[0].y) + "." : ""));
     legend(parts, data, state, shown, colours);
     showTable();
     showDetail();
-    const layout = layoutOf(data, state, colours), last = shown.traces.length - 1;
-    const expected = parts.plot._fullLayout ? scaleOf(parts.plot) : expectedScale(parts.plot, shown.traces, layout);
+    const layout = layoutOf(data, state, colours, shown.ranges), last = shown.traces.length - 1;
+    const expected = parts.plot._fullLayout ? scaleOf(parts.plot) : expectedScale(parts.plot, shown.ranges, layout);
     const { "marker.size": size, ...labels } = labelled(expected);
     Object.assign(shown.traces[last], labels, { marker: { ...shown.traces[last].marker, size } });
     const own = shown;
@@ -57,13 +58,19 @@ function start(root, given, drawable = Promise.resolve()) {
     const labels = Object.entries(labelled(scaleOf(parts.plot))).map(([name, values]) => [name, [values]]);
     return Plotly.restyle(parts.plot, Object.fromEntries(labels), [shown.traces.length - 1]);
   };
+  // After zooming, an axis may be cut that was not, or the other way round.
+  const showBreaks = () => {
+    const { xaxis, yaxis } = parts.plot._fullLayout, ranges = { x: xaxis.range, y: yaxis.range };
+    legend(parts, data, state, { ...shown, ranges }, colours);
+    return Plotly.relayout(parts.plot, { shapes: shapesOf(data, state, colours, ranges) });
+  };
   const pointAt = (event) => (event.points.length ? shown.held[event.points[0].curveNumber][event.points[0].pointNumber] : null);
   const forget = () => { state.selection = null; state.alsoDraws = 0; };
 
   const relayout = (change) => drawn.then(() => Plotly.relayout(parts.plot, change));
   parts.reset.addEventListener("click", () => {
     forget();
-    relayout({ "xaxis.autorange": true, "yaxis.autorange": true, selections: [] }).then(draw);
+    relayout({ "xaxis.range": shown.ranges?.x, "yaxis.range": shown.ranges?.y, selections: [] }).then(draw);
   });
   for (const mode of ["zoom", "select"]) parts[mode].addEventListener("click", () => { setDrag(parts, state, mode); relayout({ dragmode: mode }); });
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
@@ -73,7 +80,7 @@ function start(root, given, drawable = Promise.resolve()) {
   const drawn = draw().then(() => {
     parts.plot.on("plotly_relayout", (change) => {
       if (change.dragmode) setDrag(parts, state, change.dragmode);
-      if (Object.keys(change).some((key) => key.startsWith("xaxis") || key.startsWith("yaxis") || key === "autosize")) label();
+      if (Object.keys(change).some((key) => key.startsWith("xaxis") || key.startsWith("yaxis") || key === "autosize")) { label(); showBreaks(); }
     });
     parts.plot.on("plotly_click", (event) => { const point = pointAt(event); if (point) open(point); });
     parts.plot.on("plotly_selected", (event) => {
@@ -103,7 +110,9 @@ function start(root, given, drawable = Promise.resolve()) {
     const spec = data.specs.number.indexOf(number);
     if (spec >= 0) open({ kind: "mean", index: spec, spec });
   };
-  return { drawn, choose, look, axes: () => [state.risk, state.distortion], show: showDetail };
+  // Shade what is accepted: the largest values by the number of their measure.
+  const accept = (limits) => { data.accepts = limits; return draw(); };
+  return { drawn, choose, look, accept, axes: () => [state.risk, state.distortion], show: showDetail };
 }
 
 function described(data, point) {
@@ -142,9 +151,11 @@ function controls(parts, data, state, { draw, forget }) {
   const rates = [...new Set(data.specs.rate)].sort((a, b) => (a < 0 ? 1 : b < 0 ? -1 : a - b));
   ticks(parts.rates, rates, state.rates, (rate) => [element("span", { class: "ssm-swatch", "data-rate": rate }),
     rate < 0 ? "none (other methods)" : String(data.rates[rate])], () => { forget(); draw(); });
-  parts.constraints.hidden = data.constraints.length < 2;
-  ticks(parts.constraints, [...data.constraints.keys()], state.constraints, (i) => [SIGNS[i % SIGNS.length] + " ",
-    isolated(data.constraints[i] || "none")], () => { forget(); draw(); });
+  parts.zero.addEventListener("change", () => { state.zero = parts.zero.checked; forget(); draw(); });
+  parts.marks.hidden = data.marks.length < 2;
+  parts.marks.querySelector("legend").textContent = data.several_methods ? "Method" : "Constraint";
+  ticks(parts.marks, [...data.marks.keys()], state.marks, (i) => [SIGNS[i % SIGNS.length] + " ",
+    isolated(data.marks[i])], () => { forget(); draw(); });
 }
 
 function ticks(box, values, chosen, face, changed) {
@@ -161,12 +172,20 @@ function legend(parts, data, state, shown, colours) {
     swatch.style.background = Number(swatch.dataset.rate) < 0 ? colours.other : palette[Number(swatch.dataset.rate)];
   }
   const number = data.specs.number.length, draws = data.draws ? data.draws.candidate.length : 0;
-  const lines = ["■ on the frontier of all points shown (bold line)", "thin lines: the frontier of each rate",
+  const limits = limitsOf(data, state), accepted = shown.points.filter((p) => isAccepted(limits, p)).length;
+  const stated = [[state.risk, limits.y], [state.distortion, limits.x]].filter(([, limit]) => limit !== null)
+    .map(([measure, limit]) => data.measures[measure].title + " ≤ " + formatted(limit)).join(", ");
+  const cut = [["risk", shown.ranges?.y], ["distortion", shown.ranges?.x]].filter(([, range]) => range && isCut(range))
+    .map(([word, range]) => "⌇ the axis of " + word + " is cut: it starts at " + formatted(range[0]) + ", not at 0");
+  const lines = ["outlined: on the frontier of all points shown (bold line)", "thin lines: the frontier of each rate",
+    stated && "shaded: accepted (" + stated + "), " + counted(accepted) + " of " + several(shown.points.length, "point"), ...cut,
     data.chosen !== null && "◯ chosen",
+    shown.original.length && "+ the untouched original, for comparison",
     data.draws && state.of === "means" && state.cloud && "small dots: single draws",
     number < data.all_specifications && counted(number) + " of " + several(data.all_specifications, "specification")
       + " are in this page, including the whole frontier",
-    data.draws && draws < data.candidates - data.rejected.candidates && counted(draws) + " of " + several(data.candidates, "draw") + " are in this page"];
+    data.draws && draws < data.candidates - data.rejected.candidates && counted(draws) + " of " + several(data.candidates, "draw") + " are in this page",
+    data.note];
   fill(parts.legend, ...lines.filter(Boolean).map((text) => element("span", {}, text)));
 }
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from safeswap.arrays.types import Rows, UInt32s
+import numpy as np
+
+from safeswap.arrays.types import Int64s, Rows, UInt32s
 from safeswap.engines.duckdb.engine import StoredPairs, table_by_position
 from safeswap.engines.duckdb.store import Store
+from safeswap.engines.stream import MISSING
 
 
 class ChangedTable:
@@ -34,17 +37,37 @@ class ChangedTable:
         """Drop the table."""
         self._store.drop(self.table)
 
-    def count_moved_cells(self, changed: Sequence[int], others: Sequence[int]) -> int:
-        """Count the cells over some changed and some other columns whose count changed."""
+    def count_moved_cells(self, changed: Sequence[int], others: Sequence[int], *, unit: int | None = None) -> int:
+        """Count the cells over some changed and some other columns whose count changed.
+
+        With the place of a column among the others, its distinct values are counted in place of records.
+        """
         before, after = ([names[i] for i in changed] for names in self._changed)
         keep = [self._others[i] for i in others]
         tail = "".join(f", {name}" for name in keep)
+        once = "" if unit is None else f"DISTINCT {self._others[unit]} AS u, "
+        where = "" if unit is None else f" WHERE {self._others[unit]} <> {MISSING}"
         now = ", ".join(f"{new} AS {old}" for old, new in zip(before, after, strict=True))
         return self._store.number(
             f"SELECT count(*) FROM (SELECT sum(s) AS s FROM ("  # noqa: S608
-            f"SELECT {', '.join(before)}{tail}, -1 AS s FROM {self.table} UNION ALL "
-            f"SELECT {now}{tail}, 1 FROM {self.table}) GROUP BY {', '.join([*before, *keep])}) WHERE s <> 0"
+            f"SELECT {once}{', '.join(before)}{tail}, -1 AS s FROM {self.table}{where} UNION ALL "
+            f"SELECT {once}{now}{tail}, 1 FROM {self.table}{where}) "
+            f"GROUP BY {', '.join([*before, *keep])}) WHERE s <> 0"
         )
+
+    def count_torn(self, unit: int, columns: Sequence[int], sizes: Int64s) -> int:
+        """Count the units whose members differ in these columns now, or of which only some are here.
+
+        ``unit`` is the place of their column among the others, ``sizes`` has the number of members by code.
+        """
+        own = self._others[unit]
+        differ = " OR ".join(f"min(n{i}) <> max(n{i})" for i in columns) or "false"
+        query = f"SELECT {own}, count(*), ({differ})::INT FROM {self.table} WHERE {own} <> {MISSING} GROUP BY {own}"  # noqa: S608
+        torn = 0
+        for batch in self._store.batches(query):
+            code, members, differs = (column.to_numpy() for column in batch.columns)
+            torn += int(np.count_nonzero((members != sizes[code]) | (differs > 0)))
+        return torn
 
     def count_changed(self, columns: Sequence[int], pairs: StoredPairs | None = None) -> int:
         """Count the records that changed in any of these columns; only those in some pair, if pairs are given."""
@@ -52,8 +75,14 @@ class ChangedTable:
         members = "" if pairs is None else f" SEMI JOIN ({_members(pairs)}) USING (r)"
         return self._store.number(f"SELECT count(*) FROM {self.table}{members} WHERE {changed}")  # noqa: S608
 
-    def count_repeated(self, pairs: StoredPairs) -> int:
-        """Count the places in the pairs beyond the first of each record."""
+    def count_repeated(self, pairs: StoredPairs, *, directed: bool = False) -> int:
+        """Count the places beyond a record's first; of a directed exchange, on each side, and one-sided ones."""
+        if directed:
+            sides = f"SELECT a AS r, 1 AS x, 0 AS y FROM {pairs.table} UNION ALL SELECT b, 0, 1 FROM {pairs.table}"  # noqa: S608
+            places = f"SELECT sum(x) AS x, sum(y) AS y FROM ({sides}) GROUP BY r"  # noqa: S608
+            # What is beyond one place on a side; what has a place on one side only.
+            surplus = "greatest(x - 1, 0) + greatest(y - 1, 0) + (x = 0)::INT + (y = 0)::INT"
+            return self._store.number(f"SELECT coalesce(sum({surplus}), 0) FROM ({places})")  # noqa: S608
         return self._store.number(f"SELECT count(*) - count(DISTINCT r) FROM ({_members(pairs)})")  # noqa: S608
 
     def count_pairs(self, pairs: StoredPairs, conditions: Sequence[str]) -> int:

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from safeswap.arrays import keyed, order
+from safeswap.arrays import keyed, order, pairing
 from safeswap.arrays.cell_set import CellSet
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Counts, Flags, Int64s, Integers, Rows, Words
@@ -33,8 +33,10 @@ from safeswap.engines.base import (
     Kernel,
     Need,
     PairRequest,
+    PartnerRule,
     Repair,
     Table,
+    number_labels,
     order_classes,
     repair,
 )
@@ -42,6 +44,9 @@ from safeswap.engines.duckdb.store import Store
 from safeswap.engines.identity import column_blocks
 from safeswap.engines.spilled_cells import SpilledCells
 from safeswap.engines.stream import RecordStream, Tally, rows_per_batch
+from safeswap.files.coded_columns import load_coded
+from safeswap.files.parquet import ParquetFiles
+from safeswap.model.microdata import Microdata
 from safeswap.model.spec import Targeting
 
 _WHOLE_FILE = 100_000
@@ -65,6 +70,7 @@ class DuckDBRecords:
     name: ClassVar[str] = "duckdb"
     lacks: ClassVar[Mapping[Need, str]] = {
         Need.WHOLE_FILE: "it holds only the records that were drawn",
+        Need.HOUSEHOLDS: "it moves records one by one; mask the file of households, and merge",
         Need.RECORDS: "it counts cells while records pass",
     }
 
@@ -123,7 +129,9 @@ class DuckDBRecords:
     def pair(self, request: PairRequest) -> StoredPairs:
         """Draw pairs along the keyed order; repair a shortfall up to the true maximum if requested."""
         names = _names(request.constraint)
-        if request.targeting is None:
+        if request.partners is not None:
+            drawn, found = self._choose_partners(request, names, request.partners)
+        elif request.targeting is None:
             drawn, found = self._walk_prefixes(request, names)
         else:
             drawn = self._load_weighted(request, names, request.targeting)
@@ -168,19 +176,34 @@ class DuckDBRecords:
                 )
         return DuckDBTable(self.store, table, columns)
 
+    def load(self, names: Names) -> Microdata:
+        """Read some attributes into memory, as codes where that loses nothing."""
+        assert isinstance(self.stream.source, ParquetFiles)  # noqa: S101  (what is streamed from elsewhere is drawn)
+        return load_coded(self.stream.source, self.schema, names)
+
+    def words(self, rows: Rows, key: bytes) -> Words:
+        """Return the whole draws of some records, in one pass over the identifier."""
+        return self.stream.words(rows, draw_key=key, identity_key=self._identity_key)
+
+    def pair_rows(self, rows: Rows) -> StoredPairs:
+        """Store the pairs."""
+        table = self.store.new_table("k BIGINT, a BIGINT, b BIGINT")
+        self.store.insert(table, table_by_position([np.arange(1, len(rows) + 1), rows[:, 0], rows[:, 1]]))
+        return StoredPairs(table=table, number=len(rows), columns=())
+
     def _draw_batches(self, names: Names, key: bytes) -> Iterator[tuple[int, Words, dict[str, pa.Array]]]:
         return self.stream.draw_batches(names, draw_key=key, identity_key=self._identity_key)
 
-    def changes(self, pairs: StoredPairs, attributes: Names) -> Iterator[tuple[Rows, list[npt.NDArray[np.uint32]]]]:
+    def changes(
+        self, pairs: StoredPairs, attributes: Names, *, directed: bool = False
+    ) -> Iterator[tuple[Rows, list[npt.NDArray[np.uint32]]]]:
         """Yield the rows of the pairs in ascending order with their new codes, in batches."""
         pairs = self._with_codes(pairs, attributes)
         places = [pairs.columns.index(name) for name in attributes]
         gets_b = ", ".join(f"b{i} AS c{i}" for i in places)
         gets_a = ", ".join(f"a{i} AS c{i}" for i in places)
-        query = (
-            f"SELECT * FROM (SELECT a AS r, {gets_b} FROM {pairs.table} "  # noqa: S608  (our own names)
-            f"UNION ALL SELECT b, {gets_a} FROM {pairs.table}) ORDER BY r"
-        )
+        others = "" if directed else f"UNION ALL SELECT b, {gets_a} FROM {pairs.table}"  # noqa: S608  (our own names)
+        query = f"SELECT * FROM (SELECT a AS r, {gets_b} FROM {pairs.table} {others}) ORDER BY r"  # noqa: S608
         for batch in self.store.batches(query):
             rows, *codes = (column.to_numpy() for column in batch.columns)
             yield rows, codes
@@ -252,6 +275,8 @@ class DuckDBRecords:
         Both times are computed as a record is read; which of them applies is known once the cells are counted.
         """
         keys = targeting.keys or self.schema.categorical
+        if targeting.rule == "pps":
+            return self._load_by_size(request, names, targeting.n, keys)
         wide = tuple(dict.fromkeys((*names, *keys)))
         kinds = "".join(f", c{i} UINTEGER" for i in range(len(wide)))
         raced = self.store.new_table(f"r BIGINT, usual UBIGINT, sooner UBIGINT, l UBIGINT, m UBIGINT{kinds}")
@@ -272,6 +297,71 @@ class DuckDBRecords:
         )
         self.store.drop(raced)
         return drawn
+
+    def _load_by_size(self, request: PairRequest, names: Names, n: int, keys: Names) -> str:
+        """Load all records, ordered by arrival in the race in proportion to size: there are at most ``n`` sizes."""
+        wide = tuple(dict.fromkeys((*names, *keys)))
+        kinds = "".join(f", c{i} UINTEGER" for i in range(len(wide)))
+        raced = self.store.new_table(f"r BIGINT, t DOUBLE, l UBIGINT, m UBIGINT{kinds}")
+        for start, words, columns in self._draw_batches(wide, request.draw_key):
+            codes = [self.stream.codes(name, column) for name, column in columns.items()]
+            draws = np.ascontiguousarray(words[:, 0])
+            part = [np.arange(start, start + len(draws)), order.draw_arrivals(draws, 1.0), draws, words[:, 1], *codes]
+            self.store.insert(raced, table_by_position(part))
+        own = [f"c{wide.index(key)}" for key in keys]
+        sized = self.store.table_of(
+            f"SELECT {', '.join(own)}, greatest(0, {n} - count(*)) + 1 AS size, count(*) AS members "  # noqa: S608
+            f"FROM {raced} GROUP BY {', '.join(own)}"
+        )
+        counted = self.store.batches(f"SELECT size, sum(members)::BIGINT FROM {sized} GROUP BY size")  # noqa: S608
+        found = [np.stack([column.to_numpy().astype(np.int64) for column in batch.columns]) for batch in counted]
+        sizes, members = np.concatenate([np.zeros((2, 0), dtype=np.int64), *found], axis=1)
+        weights = self.store.new_table("size BIGINT, weight DOUBLE")
+        weight = order.weights_of_sizes(sizes.astype(np.float64), members, 2 * request.wanted)
+        self.store.insert(weights, table_by_position([sizes, weight]))
+        kept = "".join(f", d.c{i} AS c{i}" for i in range(len(names)))
+        same = " AND ".join(f"d.{name} = s.{name}" for name in own)
+        met = self.store.number(f"SELECT count(*) - count(DISTINCT l) FROM {raced}")  # noqa: S608
+        last = "dense_rank() OVER (ORDER BY d.l, d.m)::UBIGINT AS l" if met else "d.l AS l"
+        drawn = self.store.table_of(
+            f"SELECT d.r AS r, dense_rank() OVER (ORDER BY d.t / w.weight)::UBIGINT AS h, {last}{kept} "  # noqa: S608
+            f"FROM {raced} d JOIN {sized} s ON {same} JOIN {weights} w ON w.size = s.size"
+        )
+        for table in (raced, sized, weights):
+            self.store.drop(table)
+        return drawn
+
+    def _choose_partners(self, request: PairRequest, names: Names, rule: PartnerRule) -> tuple[str, StoredPairs]:
+        """Read what decides in keyed order, as whole numbers in memory, and pair each record with its best partner."""
+        wide = (*names, *(name for name in rule.names if name not in names))
+        if request.targeting is None:
+            drawn = self._load(request, wide, 1.0)[0]
+        else:
+            drawn = self._load_weighted(request, wide, request.targeting)
+        listed = ", ".join(f"c{i}" for i in range(len(wide)))
+        query = f"SELECT r, {listed} FROM {drawn} ORDER BY h, l"  # noqa: S608
+        batches = [np.stack([c.to_numpy().astype(np.int64) for c in b.columns]) for b in self.store.batches(query)]
+        table = np.concatenate([np.zeros((len(wide) + 1, 0), dtype=np.int64), *batches], axis=1)
+        rows, labels = table[0], table[1:].T
+        merged = self.stream.without_signed_zeros(names, labels[:, : len(names)], request.constraint)
+        equal = len(request.constraint.equal)
+        strata = number_labels(merged[:, :equal]).astype(np.uint32) if equal else np.zeros(0, dtype=np.uint32)
+        groups, place = [], equal
+        for group in request.constraint.unequal:
+            groups.append(number_labels(merged[:, place : place + len(group)]))
+            place += len(group)
+        coordinates = np.stack(groups, axis=1).astype(np.uint32)
+        codes = {name: labels[:, wide.index(name)] for name in rule.names}
+        choice = pairing.Choice(*rule.numbers(codes))
+        number = int(strata.max(initial=0)) + 1
+        found = pairing.walk_best(strata, number, coordinates, request.wanted, choice)
+        kinds = "".join(f", {side}{i} UINTEGER" for side in "ab" for i in range(len(names)))
+        stored = self.store.new_table(f"k BIGINT, a BIGINT, b BIGINT, h UBIGINT, l UBIGINT, n BIGINT{kinds}")
+        nothing = np.zeros(len(found), dtype=np.uint64)
+        sides = [labels[found[:, side], i] for side in (0, 1) for i in range(len(names))]
+        pairs = [np.arange(1, len(found) + 1), rows[found[:, 0]], rows[found[:, 1]], nothing, nothing, nothing]
+        self.store.insert(stored, table_by_position([*pairs, *sides]))
+        return drawn, StoredPairs(table=stored, number=len(found), columns=names)
 
     def _walk(self, drawn: str, request: PairRequest, names: Names) -> StoredPairs:
         constraint = request.constraint

@@ -97,7 +97,7 @@ def compare_cells(before: SparkFrame, after: SparkFrame, names: Names, *, limit:
         changed=changed,
         only_numbers=not others
         and bool(numbers or changed)
-        and all(before.schema[name].kind.is_numeric for name in changed),
+        and all(before.schema[name].kind.is_measurable for name in changed),
     )
 
 
@@ -113,7 +113,7 @@ def _side(data: SparkFrame, names: Names, prefix: str) -> Any:
     rest = [name for name in data.arrow.names if name not in names]
     words = []
     for letter, is_number in (("w", False), ("n", True)):
-        chosen = [name for name in rest if data.schema[name].kind.is_numeric is is_number]
+        chosen = [name for name in rest if data.schema[name].kind.is_measurable is is_number]
         found = words_of([label(data.column(name), data.arrow.field(name).type) for name in chosen])
         words += [word.alias(f"{prefix}{letter}{j}") for j, word in enumerate(found)]
     return data.frame.select(f.col(data.column(own.name)).alias("i"), *labels, *words)

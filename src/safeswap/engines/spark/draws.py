@@ -13,8 +13,8 @@ import pyarrow as pa
 from safeswap.arrays.cell_set import CellSet
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Int64s, UInt64s
-from safeswap.engines.base import KEEP, Derivation, Ends, Kernel
-from safeswap.engines.spark.reading import Batches, Piece, pack, plain, unpack, whole
+from safeswap.engines.base import KEEP, Derivation, Ends, Kernel, number_labels
+from safeswap.engines.spark.reading import Batches, Piece, pack, plain, receive, send, unpack, whole
 
 
 class Step(Protocol):
@@ -69,18 +69,19 @@ class Draw:
 
 @dataclass(frozen=True, eq=False)
 class LowDraws:
-    """Keep records (identifier first) with a draw up to ``most``: row i, words h and l, and codes g0, g1, …
+    """Send records (identifier first) with a draw up to ``most`` to their slice: row, both words of the draw, codes.
 
     The words are signed numbers in the same order, as Spark has no unsigned ones.
 
-    >>> step = LowDraws(Draw(bytes(32), bytes(32), bytes(32)), 2**64 - 1)
-    >>> drawn = step(np.arange(3), [pa.array([7, 8, 9]), pa.array(["a", "b", "c"])])
-    >>> drawn.schema.names, drawn.num_rows
-    (['i', 'h', 'l', 'g0'], 3)
+    >>> step = LowDraws(Draw(bytes(32), bytes(32), bytes(32)), 2**64 - 1, 0)
+    >>> sent = step(np.arange(3), [pa.array([7, 8, 9]), pa.array(["a", "b", "c"])])
+    >>> receive([sent], (4,))[0][0][:, 0].tolist()
+    [0, 1, 2]
     """
 
     draw: Draw
     most: int
+    bits: int
 
     def __call__(self, rows: Int64s, columns: Sequence[pa.Array]) -> pa.RecordBatch:
         """Run on a piece."""
@@ -88,7 +89,7 @@ class LowDraws:
         low = np.flatnonzero(words[:, 0] <= np.uint64(self.most))
         codes = self.draw.codes([column.take(pa.array(low)) for column in columns[1:]])
         signed = [_as_signed(words[low, word]) for word in (0, 1)]
-        return _batch(["i", "h", "l"], [rows[low], *signed], codes, "g")
+        return send(np.column_stack([rows[low], *signed, *codes]), slice_of(signed[0], self.bits))
 
 
 @dataclass(frozen=True, eq=False)
@@ -292,6 +293,161 @@ class GroupRun:
         numbers = [pa.array(column, pa.int64()) for column in (*groups, *(added[name] for name in self.kernel.adds))]
         names = [rows.column_names[0], PARTNER, "h", "l", *(f"c{j}" for j in range(len(numbers)))]
         return pa.RecordBatch.from_arrays([own, mates, *words, *numbers], names=names)
+
+
+Zeros = dict[int, tuple[int, int]]
+"""The codes of −0.0 and 0.0, by the place of a floating-point attribute."""
+
+
+def slice_of(first: Int64s, bits: int) -> Int64s:
+    """Return the slice of the keyed order to which each first word belongs: its leading bits, which keep the order."""
+    return first >> (64 - bits) if bits else np.zeros_like(first)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Walk:
+    """Pair consecutive records of each stratum along the keyed order, slice by slice.
+
+    A row is the record's number, the ``words`` of its draw, and codes: first of the attributes that must be equal, then
+    of the groups that must differ. A stratum goes on from slice to slice, so a slice has to know in which strata the
+    number of records before it is odd: there the first record pairs with an earlier one. Such records, and the last
+    ones that remain, are left as singles: in the order of their stratum they are pairs again.
+    """
+
+    words: int
+    strata: int
+    equal: int
+    unequal: tuple[tuple[int, ...], ...]
+    width: int
+    zeros: Zeros
+    bits: int
+    parts: int
+
+    def pack(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        """Send rows to their slices."""
+        for batch in batches:
+            rows = np.column_stack([column.to_numpy() for column in batch.columns])
+            yield send(rows, slice_of(rows[:, 1], self.bits))
+
+    def unpack(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of packets."""
+        for (rows,) in receive(batches, (self.width,)).values():
+            names = [*"ihlm"[: 1 + self.words], *(f"g{j}" for j in range(self.width - 1 - self.words))]
+            yield _batch(names, [np.ascontiguousarray(column) for column in rows.T], [], "")
+
+    def count_strata(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        """Send slice, codes and number of records of each stratum to the task that looks after the stratum."""
+        for part, (rows,) in receive(batches, (self.width,)).items():
+            counted = _count_rows(self._stratum(rows))
+            counted = np.column_stack([np.full(len(counted), part), counted])
+            yield send(counted, self._place(counted[:, 1:-1]))
+
+    def find_odd(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        """Send each slice the strata with an odd number of records in the slices before it."""
+        for (counted,) in receive(batches, (2 + self.strata,)).values():
+            rows = _sort_rows(counted, (*range(1, 1 + self.strata), 0))
+            starts = np.flatnonzero(_begins(rows[:, 1:-1]))
+            before = np.cumsum(rows[:, -1]) - rows[:, -1]
+            # Several pieces count a slice: what matters is the number before the first of them.
+            first = np.flatnonzero(_begins(rows[:, :-1]))
+            stratum = starts[np.searchsorted(starts, first, side="right") - 1]
+            odd = rows[first[(before[first] - before[stratum]) % 2 == 1], :-1]
+            yield send(odd, odd[:, 0], kind=1)
+
+    def pair(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        """Pair the records of slices; kind 0: words of the later record and both rows; kind 1: singles."""
+        for part, (rows, odd) in receive(batches, (self.width, 1 + self.strata)).items():
+            pairs, singles = self._walk(rows, odd[odd[:, 0] == part, 1:])
+            yield send(pairs, np.full(len(pairs), part))
+            if self.bits:
+                yield send(singles, self._place(self._stratum(singles)), kind=1)
+
+    def pair_singles(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        """Pair the singles of all slices, and send the pairs to the slice of their later record."""
+        for _, rows in receive(batches, (2 + self.words, self.width)).values():
+            pairs, _ = self._walk(rows, np.zeros((0, self.strata), np.int64))
+            yield send(pairs, slice_of(pairs[:, 0], self.bits))
+
+    def _walk(self, rows: Int64s, odd: Int64s) -> tuple[Int64s, Int64s]:
+        """Return the pairs that are allowed, and the singles; ``odd`` are strata that begin with a second record."""
+        rows = _sort_rows(rows, (*range(1 + self.words, 1 + self.words + self.strata), *range(1, 1 + self.words)))
+        begins = _begins(self._stratum(rows))
+        ends = np.append(begins[1:], True)[: len(rows)]
+        starts = np.flatnonzero(begins)
+        shift = _is_among(self._stratum(rows)[starts], odd)
+        group = np.cumsum(begins) - 1
+        is_first = (np.arange(len(rows)) - starts[group] + shift[group]) % 2 == 0
+        first = np.flatnonzero(is_first & ~ends)
+        first = first[self._may_pair(rows[first], rows[first + 1])]
+        pairs = np.column_stack([rows[first + 1, 1 : 1 + self.words], rows[first, 0], rows[first + 1, 0]])
+        return pairs, rows[(is_first & ends) | (~is_first & begins)]
+
+    def _may_pair(self, one: Int64s, two: Int64s) -> npt.NDArray[np.bool_]:
+        """Return whether pairs agree and differ as required; −0.0 does not differ from 0.0."""
+        place = 1 + self.words
+        allowed: npt.NDArray[np.bool_] = np.all(
+            one[:, place:][:, : self.equal] == two[:, place:][:, : self.equal], axis=1
+        )
+        for group in self.unequal:
+            same = [self._values(one, j) == self._values(two, j) for j in group]
+            allowed &= ~np.all(same, axis=0)
+        return allowed
+
+    def _values(self, rows: Int64s, place: int) -> Int64s:
+        column = rows[:, 1 + self.words + place]
+        if place not in self.zeros:
+            return column
+        minus, zero = self.zeros[place]
+        return np.where(column == minus, zero, column)
+
+    def _stratum(self, rows: Int64s) -> Int64s:
+        return rows[:, 1 + self.words : 1 + self.words + self.strata]
+
+    def _place(self, strata: Int64s) -> Int64s:
+        """Return the task that looks after each stratum: codes are random words."""
+        places: Int64s = np.bitwise_xor.reduce(strata, axis=1, initial=0) % self.parts
+        return places
+
+
+@dataclass(frozen=True, eq=False)
+class NumberPairs:
+    """Number the pairs of each slice, from the number of those in the slices before, up to ``wanted``."""
+
+    words: int
+    before: dict[int, int]
+    wanted: int
+
+    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        """Yield place and both rows."""
+        for part, (pairs,) in receive(batches, (self.words + 2,)).items():
+            rows = _sort_rows(pairs, range(self.words))[: max(0, self.wanted - self.before[part])]
+            places = self.before[part] + 1 + np.arange(len(rows))
+            yield _batch(["k", "a", "b"], [places, *np.ascontiguousarray(rows[:, -2:].T)], [], "")
+
+
+def _sort_rows(rows: Int64s, by: Sequence[int]) -> Int64s:
+    return rows[np.lexsort([rows[:, column] for column in reversed(by)])]
+
+
+def _begins(labels: Int64s) -> npt.NDArray[np.bool_]:
+    """Return where a row of sorted labels is another than the one before."""
+    begins = np.any(labels[1:] != labels[:-1], axis=1)
+    return np.append(True, begins)[: len(labels)]
+
+
+def _count_rows(labels: Int64s) -> Int64s:
+    """Return the distinct rows, each with the number of its occurrences as the last column."""
+    names = [str(j) for j in range(labels.shape[1])]
+    if not names:
+        return np.array([[len(labels)]])
+    table = pa.table([np.ascontiguousarray(column) for column in labels.T], names=names)
+    counted = table.group_by(names, use_threads=False).aggregate([([], "count_all")])
+    return np.column_stack([counted.column(name).to_numpy() for name in (*names, "count_all")])
+
+
+def _is_among(labels: Int64s, some: Int64s) -> npt.NDArray[np.bool_]:
+    number = number_labels(np.concatenate([some, labels]))
+    return np.isin(number[len(some) :], number[: len(some)])
 
 
 def _at_ends(draws: npt.NDArray[np.uint64], keep: Ends) -> npt.NDArray[np.int64]:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from safeswap.arrays.cell_set import CellSet
 from safeswap.arrays.names import Names
-from safeswap.arrays.types import Counts, Int64s
+from safeswap.arrays.types import Counts, Int64s, Rows, Words
 from safeswap.engines.base import (
     DRAW,
     KEEP,
@@ -32,6 +32,7 @@ from safeswap.engines.base import (
     PairRequest,
     Repair,
     Table,
+    lacks_error,
     order_classes,
     repair,
 )
@@ -43,14 +44,20 @@ from safeswap.engines.spark.draws import (
     IdentifierCheck,
     IdentityBlocks,
     LowDraws,
+    NumberPairs,
     PieceRun,
     Race,
     Step,
     TableDraw,
+    Walk,
+    Zeros,
     value_codes,
 )
-from safeswap.engines.spark.reading import cut_pieces, long_columns, packs_as_integer, unpack
+from safeswap.engines.spark.reading import MOST_RECORDS, PACKETS, cut_pieces, long_columns, packs_as_integer, unpack
+from safeswap.engines.stream import RecordStream
+from safeswap.files.coded_columns import load_coded
 from safeswap.files.parquet import ParquetFiles
+from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Schema
 from safeswap.model.spec import Targeting
 
@@ -68,7 +75,10 @@ class SparkRecords:
         Need.POSITIONS: "it draws by an identifier, which stays with its record if the files are cut otherwise",
         Need.WHOLE_FILE: "no machine of a cluster holds the whole file",
         Need.VALUE_CHANGES: "it checks what pairs of records promise, not what new values do",
+        Need.HOUSEHOLDS: "it moves records one by one; mask the file of households, and merge",
         Need.RECORDS: "it counts cells where the records are",
+        Need.PARTNERS: "a whole stratum is searched in keyed order, and without strata that is the whole file",
+        Need.SIZES: "arrivals depend on the counts of all cells, which its race does not carry",
     }
 
     def __init__(self, session: Any, files: ParquetFiles, schema: Schema) -> None:
@@ -114,17 +124,23 @@ class SparkRecords:
 
     def read(self, step: Step, names: Names, columns: str) -> Any:
         """Read some columns piece by piece, one task each, and return what the step makes of them."""
-        number = len(self.pieces)
-        return self.session.range(0, number, 1, number).mapInArrow(PieceRun(self.pieces, names, step), columns)
+        return self.list_pieces().mapInArrow(PieceRun(self.pieces, names, step), columns)
+
+    def list_pieces(self) -> Any:
+        """Return the numbers of all pieces, dealt to the tasks."""
+        return self.session.range(0, len(self.pieces), 1, self.tasks)
+
+    @property
+    def tasks(self) -> int:
+        """The number of tasks in which all pieces are read: starting one takes longer than reading a small piece."""
+        wanted = max(int(self.session.conf.get("spark.sql.shuffle.partitions")), len(self) // MOST_RECORDS)
+        return max(1, min(len(self.pieces), wanted))
 
     def count_absent(self, missing: Names) -> tuple[int, bool]:
         """Count the records without an identifier, and tell whether the others ascend from record to record."""
-        from pyspark.sql import functions as f
-
         step = IdentifierCheck(self.pieces, self.own, missing)
-        found = self.read(step, (self.own,), long_columns("absent", "ascends"))
-        absent, ascends = found.agg(f.sum("absent"), f.min("ascends")).head()
-        return int(absent), bool(ascends)
+        found = self.read(step, (self.own,), long_columns("absent", "ascends")).collect()
+        return sum(absent for absent, _ in found), all(ascends for _, ascends in found)
 
     def count_repeated(self) -> int:
         """Count the records that share their identifier with another."""
@@ -136,7 +152,7 @@ class SparkRecords:
 
     def is_constant(self, name: str) -> bool:
         """Return True if all records have the same value of an attribute."""
-        return int(self._cells((name,), most=2).select("g0").distinct().count()) < 2
+        return len({row[0] for row in self._cells((name,), most=2).select("g0").collect()}) < 2
 
     def is_unique(self, name: str) -> bool:
         """Return True if every record has a value of an attribute, and no two have the same."""
@@ -199,11 +215,15 @@ class SparkRecords:
 
     def pair(self, request: PairRequest) -> SparkPairs:
         """Draw pairs along the keyed order; repair a shortfall up to the true maximum if requested."""
+        if request.targeting is not None and request.targeting.rule == "pps":
+            raise lacks_error(self.name, Need.SIZES, self.lacks[Need.SIZES])
+        if request.partners is not None:
+            raise lacks_error(self.name, Need.PARTNERS, self.lacks[Need.PARTNERS])
         if request.targeting is None:
             drawn, found = self._walk_prefixes(request)
         else:
             drawn = self._race_records(request, request.targeting)
-            found = self._walk(drawn, request, len(self))
+            found = self._walk(drawn, request)
         if found.number < request.wanted and request.repair:
             found = self._repair(request, drawn, found)
         return found
@@ -224,6 +244,26 @@ class SparkRecords:
         listed = long_columns("i", "h", "l", *(f"c{j}" for j in range(len(columns))))
         return SparkTable(self, self.read(step, (self.own, *names), listed), columns)
 
+    def load(self, names: Names) -> Microdata:
+        """Let the driver read some attributes into memory, as codes where that loses nothing."""
+        return load_coded(self.files, self.schema, names)
+
+    def words(self, rows: Rows, key: bytes) -> Words:
+        """Return the whole draws of some records; the driver reads their identifiers."""
+        stream = RecordStream(self.files, self.schema)
+        return stream.words(rows, draw_key=key, identity_key=self._identity_key)
+
+    def pair_rows(self, rows: Rows) -> SparkPairs:
+        """Hand the pairs to the workers, in a file of the job."""
+        from pyarrow import parquet
+
+        self._settled += 1
+        path = self._work / f"step-{self._settled}.parquet"
+        columns = [np.arange(1, len(rows) + 1), *(np.ascontiguousarray(side) for side in rows.T)]
+        parquet.write_table(pa.table([pa.array(column, pa.int64()) for column in columns], names=["k", "a", "b"]), path)
+        frame = self.session.read.schema(long_columns("k", "a", "b")).parquet(str(path.absolute()))
+        return SparkPairs(frame=frame, number=len(rows))
+
     def _draw(self, key: bytes) -> Draw:
         return Draw(key, self._identity_key, self._code_key)
 
@@ -235,20 +275,42 @@ class SparkRecords:
             share = float(min(1.0, max(1.5 * share, likely)))
             share = 1.0 if share > 0.5 else share
             drawn = self._draw_records(request, share)
-            found = self._walk(drawn, request, records)
+            found = self._walk(drawn, request, share)
             if found.number >= request.wanted or share >= 1.0:
                 return drawn, found
             expected = (found.number + 1) / (share * records + 1)
 
+    def _walk_of(self, request: PairRequest, share: float = 1.0) -> Walk:
+        """Return how the records of a request are walked, if this share of them is."""
+        constraint, records, place = request.constraint, len(self), len(request.constraint.equal)
+        lead, words = (0, 2) if request.targeting is None else (_EXPONENT, 3)
+        bits = (records // _SLICE).bit_length()
+        groups = []
+        for group in constraint.unequal:
+            groups.append(tuple(range(place, place + len(group))))
+            place += len(group)
+        return Walk(
+            words=words,
+            strata=len(constraint.equal) if request.repair else 0,
+            equal=len(constraint.equal),
+            unequal=tuple(groups),
+            width=1 + words + len(_names(constraint)),
+            zeros=self._zeros(constraint),
+            bits=lead + bits if share * 2**bits > 1 else 0,
+            parts=max(1, int(share * 2**bits)),
+        )
+
     def _draw_records(self, request: PairRequest, share: float) -> Any:
-        """Return the records with a low draw: row i, words h and l, codes g0, g1, …."""
-        names = _names(request.constraint)
-        step = LowDraws(self._draw(request.draw_key), min(int(share * 2.0**64), 2**64 - 1))
-        columns = long_columns("i", "h", "l", *(f"g{j}" for j in range(len(names))))
-        return self.keep(self.read(step, (self.own, *names), columns))
+        """Return the records with a low draw, as packets."""
+        step = LowDraws(
+            self._draw(request.draw_key),
+            min(int(share * 2.0**64), 2**64 - 1),
+            self._walk_of(request, share).bits,
+        )
+        return self.keep(self.read(step, (self.own, *_names(request.constraint)), PACKETS))
 
     def _race_records(self, request: PairRequest, targeting: Targeting) -> Any:
-        """Return all records, with h and l by arrival in the race: sooner where their cell has fewer than n records."""
+        """Return all records, by arrival in the race: sooner where their cell has fewer than n records; as packets."""
         from pyspark.sql import functions as f
 
         names, keys = _names(request.constraint), targeting.keys or self.schema.categorical
@@ -262,42 +324,45 @@ class SparkRecords:
         )
         same = all_of([f.col(f"g{j}") == f.col(f"q{j}") for j in places])
         sooner = f.when(f.col("count").isNotNull(), f.col("sooner")).otherwise(f.col("usual")).alias("h")
-        width = range(len(names))
         # Two first words may be equal: the second one, which makes the draw unique, then decides.
-        chosen = [_OWN, sooner, f.struct("l", "m").alias("l"), *(f"g{j}" for j in width)]
-        return self.keep(raced.join(small, same, "left").select(*chosen))
+        chosen = raced.join(small, same, "left").select(_OWN, sooner, "l", "m", *(f"g{j}" for j in range(len(names))))
+        return self.keep(chosen.mapInArrow(self._walk_of(request).pack, PACKETS))
 
-    def _walk(self, drawn: Any, request: PairRequest, records: int) -> SparkPairs:
+    def _walk(self, drawn: Any, request: PairRequest, share: float = 1.0) -> SparkPairs:
+        """Pair along the keyed order, slice by slice, and number the first pairs by their later record."""
         from pyspark.sql import functions as f
 
-        names = _names(request.constraint)
-        strata = [f"g{j}" for j in range(len(request.constraint.equal))] if request.repair else []
-        lead = _EXPONENT if request.targeting is not None else 0
-        numbered = self.number_rows(drawn, strata, records, lead)
-        record = f.struct("h", "l", _OWN, *(f"g{j}" for j in range(len(names))))
-        both = (
-            numbered.withColumn("p", ((f.col("n") - 1) / 2).cast("long"))
-            .groupBy(*strata, "p")
-            .agg(f.min(record).alias("a"), f.max(record).alias("b"), f.count("*").alias("members"))
-            .where("members = 2")
-        )
-        pairs = both.where(_pair_condition(request.constraint, self._zeros(request.constraint))).select(
-            "a", "b", f.col("b.h").alias("h"), f.col("b.l").alias("l")
-        )
-        placed = self.number_rows(self.keep(pairs), [], records // 2, lead).withColumnRenamed("n", "k")
-        frame = self.keep(placed.where(f.col("k") <= request.wanted))
-        return SparkPairs(frame=frame, number=frame.count(), columns=names)
+        walk = self._walk_of(request, share)
+        here, several = drawn, walk.bits > 0
+        if several:  # each slice has to know which strata begin with the second record of a pair
+            counted = drawn.mapInArrow(walk.count_strata, PACKETS).repartition(walk.parts, "part")
+            here = drawn.unionAll(counted.mapInArrow(walk.find_odd, PACKETS))
+        walked = here.repartition(walk.parts, "part").mapInArrow(walk.pair, PACKETS)
+        if several:
+            walked = self.keep(walked)
+            singles = walked.where("kind = 1").repartition(walk.parts, "part").mapInArrow(walk.pair_singles, PACKETS)
+            walked = walked.where("kind = 0").unionAll(singles)
+        pairs = self.keep(walked)
+        counts: dict[int, int] = {}
+        for part, size in pairs.select("part", f.length("packet")).collect():
+            counts[part] = counts.get(part, 0) + size // (8 * (walk.words + 2))
+        before, total = {}, 0
+        for part in sorted(counts):
+            before[part], total = total, total + counts[part]
+        step = NumberPairs(walk.words, before, request.wanted)
+        frame = pairs.repartition(walk.parts, "part").mapInArrow(step, long_columns("k", "a", "b"))
+        return SparkPairs(frame=self.keep(frame), number=min(total, request.wanted))
 
-    def number_rows(self, frame: Any, groups: Sequence[str], records: int, lead: int = 0) -> Any:
+    def number_rows(self, frame: Any, groups: Sequence[str], records: int) -> Any:
         """Number records from 1 within their group in the order of h and l, as column n.
 
         A large group is cut into slices of draws that are numbered in parallel, offset by the counts of the slices
-        before. The first ``lead`` bits of h carry little information.
+        before.
         """
         from pyspark.sql import Window
         from pyspark.sql import functions as f
 
-        bits = lead + max(1, (records // _SLICE).bit_length())
+        bits = max(1, (records // _SLICE).bit_length())
         if records <= _SLICE and groups:
             return frame.withColumn("n", f.row_number().over(Window.partitionBy(*groups).orderBy("h", "l")))
         sliced = frame.withColumn("s", f.shiftright("h", 64 - bits))  # leading bits, including the sign
@@ -319,7 +384,8 @@ class SparkRecords:
         """Keep as many random pairs as still allow the target, and pair the rest exactly on counts of classes."""
         from pyspark.sql import functions as f
 
-        labels = [f"g{j}" for j in range(len(found.columns))]
+        labels = [f"g{j}" for j in range(len(_names(request.constraint)))]
+        drawn = self._list_drawn(request, drawn)
         rows = drawn.groupBy(*labels).agg(f.count("*"), f.min(f.struct("h", "l"))).collect()
         coded = _number_labels([row[: len(labels)] for row in rows], self._zeros(request.constraint))
         counts = np.array([row[-2] for row in rows], dtype=np.int64)
@@ -328,31 +394,27 @@ class SparkRecords:
         numbers = f.broadcast(
             self.session.createDataFrame(named, long_columns("q", *(f"q{j}" for j in range(len(labels)))))
         )
-        members = self.keep(self._join_class(self._list_members(found), labels, numbers).select("k", _OWN, "q"))
+        same = all_of([f.col(label) == f.col(f"q{j}") for j, label in enumerate(labels)])
+        classed = self.keep(drawn.join(numbers, same).select(_OWN, "h", "l", "q"))
+        sides = [found.frame.select("k", f.col(side).alias(_OWN)) for side in "ab"]
+        members = self.keep(sides[0].unionAll(sides[1]).join(classed.select(_OWN, "q"), _OWN))
         first = _FirstPairs(members, found.number, len(classes.counts))
         decided = repair(classes, wanted=request.wanted, found=found.number, first=first.counts)
-        rest = drawn.join(members.where(f.col("k") <= decided.kept).select(_OWN), _OWN, "left_anti")
-        return self._deal_pairs(decided, self._join_class(rest, labels, numbers), found)
+        rest = classed.join(members.where(f.col("k") <= decided.kept).select(_OWN), _OWN, "left_anti")
+        return self._deal_pairs(decided, rest, found)
 
-    def _list_members(self, found: SparkPairs) -> Any:
+    def _list_drawn(self, request: PairRequest, drawn: Any) -> Any:
+        """Return the rows of packets; l is what decides among equal h."""
         from pyspark.sql import functions as f
 
-        def side(name: str) -> Any:
-            labels = [f.col(f"{name}.g{j}").alias(f"g{j}") for j in range(len(found.columns))]
-            return found.frame.select("k", f.col(f"{name}.{_OWN}").alias(_OWN), *labels)
-
-        return side("a").unionAll(side("b"))
-
-    def _join_class(self, frame: Any, labels: Sequence[str], numbers: Any) -> Any:
-        from pyspark.sql import functions as f
-
-        same = all_of([f.col(label) == f.col(f"q{j}") for j, label in enumerate(labels)])
-        return frame.join(numbers, same).drop(*(f"q{j}" for j in range(len(labels))))
+        walk = self._walk_of(request)
+        labels = [f"g{j}" for j in range(walk.width - 1 - walk.words)]
+        rows = drawn.mapInArrow(walk.unpack, long_columns(*"ihlm"[: 1 + walk.words], *labels))
+        return rows if walk.words == 2 else rows.withColumn("l", f.struct("l", "m")).drop("m")
 
     def _deal_pairs(self, decided: Repair, rest: Any, found: SparkPairs) -> SparkPairs:
         from pyspark.sql import functions as f
 
-        width = range(len(found.columns))
         columns = "z long, first long, last long, side long, pair long"
         intervals = f.broadcast(self.session.createDataFrame(decided.intervals.tolist(), columns))
         numbered = self.number_rows(rest, ["q"], 1)
@@ -360,18 +422,17 @@ class SparkRecords:
         placed = numbered.join(
             intervals, (f.col("q") == f.col("z")) & (rank >= f.col("first")) & (rank < f.col("last"))
         ).withColumn("pair", f.col("pair") + rank - f.col("first"))
-        record = f.struct("h", "l", _OWN, *(f"g{j}" for j in width))
         both = placed.groupBy("pair").agg(
-            f.min_by(record, "side").alias("a"),
-            f.max_by(record, "side").alias("b"),
+            f.min_by(_OWN, "side").alias("a"),
+            f.max_by(_OWN, "side").alias("b"),
             f.max(f.struct("h", "l")).alias("t"),
         )
         dealt = both.select("a", "b", f.col("t.h").alias("h"), f.col("t.l").alias("l"))
-        placed = self.number_rows(self.keep(dealt), [], 1).withColumn("k", f.col("n") + decided.kept).drop("n")
-        kept = found.frame.where(f.col("k") <= decided.kept)
+        place = (f.col("n") + decided.kept).cast("long").alias("k")
+        numbered = self.number_rows(self.keep(dealt), [], 1).select(place, "a", "b")
         total = decided.kept + decided.wanted
-        frame = self.keep(kept.unionByName(placed.where(f.col("k") <= total)))
-        return SparkPairs(frame=frame, number=total, columns=found.columns)
+        frame = found.frame.where(f.col("k") <= decided.kept).unionAll(numbered.where(f.col("k") <= total))
+        return SparkPairs(frame=self.keep(frame), number=total)
 
     def checkpoint(self, frame: Any) -> Any:
         """Write a frame to the job's own directory and read it back, which truncates its lineage.
@@ -453,10 +514,10 @@ class SparkTable:
             offset += count
         frame = numbered.select(
             (f.col("n") + before).cast("long").alias("k"),
-            f.struct(f.col(_OWN)).alias("a"),
-            f.struct(f.col(PARTNER).alias(_OWN)).alias("b"),
+            f.col(_OWN).alias("a"),
+            f.col(PARTNER).alias("b"),
         )
-        return SparkPairs(frame=self._records.keep(frame), number=number, columns=())
+        return SparkPairs(frame=self._records.keep(frame), number=number)
 
     def _column(self, name: str) -> str:
         return f"c{self._columns.index(name)}"
@@ -467,18 +528,13 @@ class SparkTable:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SparkPairs:
-    """Pairs as a dataframe: structs a and b (row number i, perhaps draw h and l and codes g…), place k."""
+    """Pairs as a dataframe: their place k, and the row numbers a and b."""
 
     frame: Any
     number: int
-    columns: Names
 
     def __len__(self) -> int:
         return self.number
-
-
-Zeros = dict[int, tuple[int, int]]
-"""The codes of −0.0 and 0.0, by the place of a floating-point attribute."""
 
 
 class _FirstPairs:
@@ -529,26 +585,6 @@ def _number_labels(rows: Sequence[Sequence[int]], zeros: Zeros) -> Counts:
     for place, (minus, zero) in zeros.items():
         labels[labels[:, place] == minus, place] = zero
     return labels
-
-
-def _pair_condition(constraint: Constraint, zeros: Zeros) -> Any:
-    """Build the condition that a pair agrees and differs as required; −0.0 does not differ from 0.0."""
-    from pyspark.sql import functions as f
-
-    def value(side: str, j: int) -> Any:
-        column = f.col(f"{side}.g{j}")
-        if j not in zeros:
-            return column
-        minus, zero = zeros[j]
-        return f.when(column == minus, f.lit(zero)).otherwise(column)
-
-    place = len(constraint.equal)
-    groups = [f.col(f"a.g{j}") == f.col(f"b.g{j}") for j in range(place)]
-    for group in constraint.unequal:
-        same = all_of([value("a", j) == value("b", j) for j in range(place, place + len(group))])
-        groups.append(~same)
-        place += len(group)
-    return all_of(groups)
 
 
 def all_of(conditions: Sequence[Any]) -> Any:

@@ -1,11 +1,12 @@
 """Exchange and verify on a cluster: values go to the worker that writes their piece, and both files are compared there.
 
-Rows that workers pass to each other have the columns piece, i (a row), t (its partner), m (the exchange), k (the place
-of the pair) and side.
+The records of pairs are sent to their pieces as a row, that of its partner, the exchange, the place of the pair, and
+the side.
 """
 
 from __future__ import annotations
 
+import itertools
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,9 +19,11 @@ import pyarrow as pa
 
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Flags, Int64s
+from safeswap.engines.base import Move
 from safeswap.engines.spark.draws import value_codes
 from safeswap.engines.spark.engine import SparkPairs, SparkRecords
 from safeswap.engines.spark.reading import (
+    PACKETS,
     Batches,
     Piece,
     gather,
@@ -29,12 +32,14 @@ from safeswap.engines.spark.reading import (
     packs_as_integer,
     pieces_of,
     plain,
+    receive,
+    send,
     split_by_piece,
     unpack,
     whole,
 )
 
-_ROUTED = ("piece", "i", "t", "m", "k", "side")
+_ROW, _PARTNER, _EXCHANGE, _PLACE, _SIDE = range(5)
 _COUNT, _NET, _MEMBER = range(3)
 _SLICE = 1_000_000
 
@@ -55,10 +60,19 @@ class Route:
         """Run over places and pairs of rows."""
         for batch in batches:
             k, a, b = (column.to_numpy() for column in batch.columns)
-            for side, (own, partner) in enumerate(((a, b), (b, a))):
-                constant = [np.full(len(k), value) for value in (self.exchange, side)]
-                columns = [pieces_of(own, self.pieces), own, partner, constant[0], k, constant[1]]
-                yield pa.RecordBatch.from_arrays([pa.array(column) for column in columns], names=list(_ROUTED))
+            constant = np.full(len(k), self.exchange)
+            sides = [
+                np.column_stack([own, partner, constant, k, np.full(len(k), side)])
+                for side, (own, partner) in enumerate(((a, b), (b, a)))
+            ]
+            rows = np.concatenate(sides)
+            yield send(rows, pieces_of(rows[:, _ROW], self.pieces))
+
+
+def _by_piece(batches: Batches, pieces: Sequence[Piece]) -> Iterator[tuple[Piece, Int64s]]:
+    """Yield each piece that a task was given, with the records of pairs sent to it, in order."""
+    for number, (rows,) in receive(batches, (5,)).items():
+        yield pieces[number], rows[np.argsort(rows[:, _ROW], kind="stable")]
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,16 +81,17 @@ class Fetch:
 
     pieces: tuple[Piece, ...]
     names: Names
+    directed: tuple[bool, ...]
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        """Run over routed rows."""
-        for piece, rows in split_by_piece(batches, self.pieces):
-            places = pa.array(rows.column("i").to_numpy() - piece.first)
-            targets = rows.column("t").to_numpy()
+        """Run over routed rows; the first of a directed pair gives nothing."""
+        for piece, every in _by_piece(batches, self.pieces):
+            rows = every[(every[:, _SIDE] == 1) | ~np.isin(every[:, _EXCHANGE], np.flatnonzero(self.directed))]
+            places, targets = pa.array(rows[:, _ROW] - piece.first), np.ascontiguousarray(rows[:, _PARTNER])
             values = [pack(whole(column).take(places)) for column in piece.read(self.names).columns]
-            columns = [pa.array(pieces_of(targets, self.pieces)), pa.array(targets), whole(rows.column("m")), *values]
+            columns = [pieces_of(targets, self.pieces), targets, np.ascontiguousarray(rows[:, _EXCHANGE])]
             names = ["piece", "i", "m", *(f"v{j}" for j in range(len(values)))]
-            yield pa.RecordBatch.from_arrays(columns, names=names)
+            yield pa.RecordBatch.from_arrays([*map(pa.array, columns), *values], names=names)
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,135 +165,212 @@ class CompareCopied:
             same = old.schema_arrow.remove_metadata().equals(new.schema_arrow.remove_metadata())
             if not same or new.metadata.num_rows != piece.records:
                 return [-1]
-        copy = written_piece(piece, self.written)
-        # A column at a time: all of them together may not fit.
-        changed = (_differ(piece.read([name]).column(0), copy.read([name]).column(0)) for name in self.names)
-        return [place for place, flags in enumerate(changed) if flags.any()]
+            sides = [(old, piece.groups), (new, tuple(range(new.metadata.num_row_groups)))]
+            # A column at a time: all of them together may not fit.
+            changed = (_differ(*(_read_column(*side, name) for side in sides)) for name in self.names)
+            return [place for place, flags in enumerate(changed) if flags.any()]
+
+
+def _read_column(file: Any, groups: Sequence[int], name: str) -> pa.ChunkedArray:
+    return plain(file.read_row_groups(list(groups), columns=[name], use_threads=False).column(name))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Compare:
     """Compare the exchanged columns of each piece before and after: counts, net changes of cells, and pairs.
 
-    Values are coded anew, with keys that drew nothing.
+    Values are coded anew, with keys that drew nothing. What has to meet is sent to the same one of ``parts``.
     """
 
     pieces: tuple[Piece, ...]
     written: Path
     names: Names
     others: Names
-    exchanges: int
+    directed: tuple[bool, ...]
     margins: tuple[Names, ...]
+    parts: int = 1
     key: bytes = field(repr=False, default_factory=lambda: secrets.token_bytes(32))
-
-    @property
-    def width(self) -> int:
-        """The number of columns w0, w1, …: codes before, codes after."""
-        return max(1, 2 * len(self.names) + len(self.others))
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         """Run over the records of the pairs."""
-        for piece, rows in split_by_piece(batches, self.pieces):
-            before = dict(zip(self._read, map(whole, piece.read(self._read).columns), strict=True))
+        read = tuple(dict.fromkeys((*self.names, *self.others, *(n for names in self.margins for n in names))))
+        for piece, rows in _by_piece(batches, self.pieces):
+            before = dict(zip(read, map(whole, piece.read(read).columns), strict=True))
             copy = written_piece(piece, self.written).read(self.names)
             after = {**before, **dict(zip(self.names, map(whole, copy.columns), strict=True))}
             flags = [_differ(*(pa.chunked_array([side[name]]) for side in (before, after))) for name in self.names]
             changed = np.any(flags, axis=0) if flags else np.zeros(piece.records, dtype=np.bool_)
-            yield self._batch(_COUNT, [np.arange(len(flags) + 1 + self.exchanges)], [self._count(flags, changed, rows)])
+            counts = self._count(flags, changed, rows)
+            yield send(np.column_stack([np.arange(len(counts)), counts]), np.zeros(len(counts), np.int64), _COUNT)
+            index = pa.array(np.flatnonzero(changed))
+            moved = [{name: side[name].take(index) for name in read} for side in (before, after)]
             for number, names in enumerate(self.margins):
-                yield self._net_changes(number, names, np.flatnonzero(changed), before, after)
-            yield self._members(piece, rows, before, after)
+                net = _net_changes(number, [[side[name] for name in names] for side in moved], self.key)
+                yield send(net, net[:, 1] % self.parts, _NET)
+            members = self._members(piece, rows, before, after)
+            yield send(members, members[:, 1] % self.parts, _MEMBER)
 
-    @property
-    def _read(self) -> Names:
-        return (*self.names, *self.others)
-
-    def _count(self, flags: Sequence[Flags], changed: Flags, rows: pa.Table) -> Int64s:
+    def _count(self, flags: Sequence[Flags], changed: Flags, rows: Int64s) -> Int64s:
         """Count the records that changed, by column and in any, and the surplus places of each exchange's pairs."""
-        exchange, row = rows.column("m").to_numpy(), rows.column("i").to_numpy()
-        mine = [row[exchange == number] for number in range(self.exchanges)]
+        mine = [rows[rows[:, _EXCHANGE] == number] for number in range(len(self.directed))]
         counts = [np.count_nonzero(each) for each in (*flags, changed)]
-        return np.array([*counts, *(len(each) - len(np.unique(each)) for each in mine)], dtype=np.int64)
-
-    def _net_changes(
-        self, number: int, names: Names, rows: Int64s, before: Mapping[str, pa.Array], after: Mapping[str, pa.Array]
-    ) -> pa.RecordBatch:
-        """Return how many records each cell of a margin gained; cells are known by two words."""
-        from safeswap.engines.spilled_cells import column_keys, record_words
-
-        keys, index = column_keys(self.key, len(names)), pa.array(rows)
-        words = [record_words([side[name].take(index) for name in names], keys) for side in (before, after)]
-        cells = np.concatenate(words)
-        table = {f"{j}": np.ascontiguousarray(cells[:, j]).view(np.int64) for j in (0, 1)}
-        signs = np.repeat(np.array([-1, 1], dtype=np.int64), len(rows))
-        net = pa.table({**table, "s": signs}).group_by(["0", "1"], use_threads=False).aggregate([("s", "sum")])
-        gained = net.column("s_sum").to_numpy()
-        moved = gained != 0
-        first, second = (net.column(name).to_numpy()[moved] for name in ("0", "1"))
-        return self._batch(_NET, [np.full(len(first), number), first, second], [gained[moved]])
+        surplus = (_count_surplus(each, directed=one_way) for each, one_way in zip(mine, self.directed, strict=True))
+        return np.array([*counts, *surplus], dtype=np.int64)
 
     def _members(
-        self, piece: Piece, rows: pa.Table, before: Mapping[str, pa.Array], after: Mapping[str, pa.Array]
-    ) -> pa.RecordBatch:
-        index = pa.array(rows.column("i").to_numpy() - piece.first)
-        old = [value_codes(before[name].take(index), self.key) for name in self._read]
+        self, piece: Piece, rows: Int64s, before: Mapping[str, pa.Array], after: Mapping[str, pa.Array]
+    ) -> Int64s:
+        """Return exchange, place and side of the records of pairs, and the codes of their values before and after."""
+        index = pa.array(rows[:, _ROW] - piece.first)
+        old = [value_codes(before[name].take(index), self.key) for name in (*self.names, *self.others)]
         new = [value_codes(after[name].take(index), self.key) for name in self.names]
-        return self._batch(_MEMBER, [rows.column(name).to_numpy() for name in ("m", "k", "side")], [*old, *new])
-
-    def _batch(self, kind: int, facts: Sequence[Int64s], words: Sequence[Int64s]) -> pa.RecordBatch:
-        length = len(facts[0])
-        empty = np.zeros(length, dtype=np.int64)
-        columns = [np.full(length, kind), *facts, *[empty] * (3 - len(facts)), *words]
-        columns += [empty] * (4 + self.width - len(columns))
-        names = compared_columns(self.width)
-        return pa.RecordBatch.from_arrays([pa.array(column.astype(np.int64)) for column in columns], names=names)
+        return np.column_stack([rows[:, [_EXCHANGE, _PLACE, _SIDE]], *old, *new])
 
 
-def compared_columns(width: int) -> list[str]:
-    """Return the columns of what :class:`Compare` yields: its kind, three facts, and words."""
-    return ["kind", "x", "y", "z", *(f"w{j}" for j in range(width))]
+@dataclass(frozen=True, eq=False)
+class CompareUnits:
+    """Read the unit of every record, such as its household, and its cell by some attributes before and after."""
+
+    pieces: tuple[Piece, ...]
+    written: Path
+    unit: str
+    names: Names
+    exchanged: Names
+    key: bytes = field(repr=False, default_factory=lambda: secrets.token_bytes(32))
+
+    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        """Run over numbers of pieces; a cell is two words that are random without the key."""
+        from safeswap.engines.spilled_cells import column_keys, record_words
+
+        keys, moved = column_keys(self.key, len(self.names)), [name in self.exchanged for name in self.names]
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                piece = self.pieces[number]
+                units, *old = map(whole, piece.read((self.unit, *self.names)).columns)
+                copy = written_piece(piece, self.written).read(tuple(itertools.compress(self.names, moved)))
+                fresh = map(whole, copy.columns)
+                new = [next(fresh) if is_moved else column for column, is_moved in zip(old, moved, strict=True)]
+                words = [record_words(side, keys).view(np.int64) for side in (old, new)]
+                columns = [value_codes(units, self.key), *words[0].T, *words[1].T]
+                arrays = [pa.array(np.ascontiguousarray(column)) for column in columns]
+                yield pa.RecordBatch.from_arrays(arrays, names=["u", "b0", "b1", "a0", "a1"])
+
+
+_CHANGED = "(b0 <> a0 OR b1 <> a1)"
+
+
+@dataclass(frozen=True, eq=False)
+class ComparedUnits:
+    """The unit of every record and its cells before and after, in the cluster."""
+
+    frame: Any
+
+    def count_torn(self) -> int:
+        """Count the units of which some members changed and others did not, or which differ now."""
+        from pyspark.sql import functions as f
+
+        changed = f.expr(f"CAST({_CHANGED} AS INT)")
+        ends = [each(column).alias(f"{each.__name__}_{column}") for column in ("a0", "a1") for each in (f.min, f.max)]
+        units = self.frame.groupBy("u").agg(f.min(changed).alias("fewest"), f.max(changed).alias("most"), *ends)
+        moved = units.where("most = 1 AND (fewest = 0 OR min_a0 <> max_a0 OR min_a1 <> max_a1)")
+        return int(moved.count())
+
+    def count_moved_cells(self) -> int:
+        """Count the cells that have another number of units than before."""
+        from pyspark.sql import functions as f
+
+        sides = [
+            self.frame.where(_CHANGED)
+            .select("u", f.col(f"{side}0").alias("c0"), f.col(f"{side}1").alias("c1"))
+            .distinct()
+            .withColumn("s", f.lit(sign))
+            for side, sign in (("b", -1), ("a", 1))
+        ]
+        summed = sides[0].unionAll(sides[1]).groupBy("c0", "c1").agg(f.sum("s").alias("s"))
+        return int(summed.where("s <> 0").count())
+
+
+def _count_surplus(rows: Int64s, *, directed: bool) -> int:
+    """Count the places beyond a record's first; of a directed exchange, on each side, and one-sided ones."""
+    if not directed:
+        return len(rows) - len(np.unique(rows[:, _ROW]))
+    sides = [rows[rows[:, _SIDE] == side, _ROW] for side in (0, 1)]
+    return sum(len(side) - len(np.unique(side)) for side in sides) + len(np.setxor1d(*sides))
+
+
+def _net_changes(number: int, sides: Sequence[Sequence[pa.Array]], key: bytes) -> Int64s:
+    """Return how many records each cell of a margin gained: its number, two words that name the cell, and the gain."""
+    from safeswap.engines.spilled_cells import column_keys, record_words
+
+    words = [record_words(columns, column_keys(key, len(columns))).view(np.int64) for columns in sides]
+    signs = [np.full((len(some), 1), sign) for some, sign in zip(words, (-1, 1), strict=True)]
+    net = _sum_cells(np.concatenate([np.column_stack(pair) for pair in zip(words, signs, strict=True)]))
+    return np.column_stack([np.full(len(net), number), net])
+
+
+def _sum_cells(rows: Int64s) -> Int64s:
+    """Sum the last column over equal rows of the others; cells without a sum are left out."""
+    names = [str(j) for j in range(rows.shape[1])]
+    table = pa.table([np.ascontiguousarray(column) for column in rows.T], names=names)
+    summed = table.group_by(names[:-1], use_threads=False).aggregate([(names[-1], "sum")])
+    found = [summed.column(name).to_numpy() for name in (*names[:-1], f"{names[-1]}_sum")]
+    moved = found[-1] != 0
+    return np.column_stack([column[moved] for column in found])
+
+
+COMPARED = "kind long, x long, bits binary, total long, size long, cells long"
 
 
 @dataclass(frozen=True, eq=False)
 class CountPairs:
-    """Count the pairs of each exchange by what is true of them, a bit each.
+    """Add up what was compared, and count the pairs of each exchange by what is true of them, a bit each.
 
     First: the pair has two records. Then by attribute: both had the same value; each has the other's; the first one
-    changed, the second one changed.
+    changed, the second one changed. Of a directed exchange, only the first one counts: the second is the first of
+    another pair.
     """
 
     names: int
     others: int
+    directed: tuple[bool, ...]
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        """Run over members; all of a pair are in one partition."""
-        rows = gather(batches)
-        if rows is None:
-            return
-        stage, place, side = (rows.column(name).to_numpy() for name in "xyz")
-        order = np.lexsort((side, place, stage))
-        stage, place, side = stage[order], place[order], side[order]
-        start = np.flatnonzero(np.append(True, (place[1:] != place[:-1]) | (stage[1:] != stage[:-1])))
-        last = np.append(start[1:], len(order)) - 1
-        whole_pair = (last - start == 1) & (side[start] == 0) & (side[last] == 1)
-        bits = np.column_stack([whole_pair, *self._compare(rows, order, start, last)])
-        packed = np.packbits(bits, axis=1)
-        found, counts = np.unique(
-            np.column_stack([stage[start].astype(">i8").view("u1").reshape(-1, 8), packed]), axis=0, return_counts=True
-        )
-        stages = np.ascontiguousarray(found[:, :8]).view(">i8").ravel().astype(np.int64)
-        masks = pa.array([row[8:].tobytes() for row in found], pa.binary())
-        yield pa.RecordBatch.from_arrays([pa.array(stages), masks, pa.array(counts)], names=["x", "bits", "n"])
+        """Run over what was sent: all records of a pair, and all changes of a cell, are in one part."""
+        for counts, net, members in receive(batches, (2, 4, 3 + 2 * self.names + self.others)).values():
+            found = [(_COUNT, x, b"", total, 0, 0) for x, total in counts.tolist()]
+            cells = _sum_cells(net)
+            for margin in np.unique(cells[:, 0]).tolist():
+                gained = cells[cells[:, 0] == margin, -1]
+                found.append((_NET, margin, b"", int(gained.sum()), int(np.abs(gained).sum()), len(gained)))
+            found += [(_MEMBER, stage, bits, number, 0, 0) for stage, bits, number in self._count_pairs(members)]
+            columns = [list(column) for column in zip(*found, strict=True)] or [[]] * 6
+            kinds = [pa.binary() if j == 2 else pa.int64() for j in range(6)]
+            arrays = [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
+            yield pa.RecordBatch.from_arrays(arrays, names=[part.split()[0] for part in COMPARED.split(", ")])
 
-    def _compare(self, rows: pa.Table, order: Int64s, start: Int64s, last: Int64s) -> list[Flags]:
-        first, second = order[start], order[last]
+    def _count_pairs(self, rows: Int64s) -> Iterator[tuple[int, bytes, int]]:
+        stage, place, side = rows[:, 0], rows[:, 1], rows[:, 2]
+        rows = rows[np.lexsort((side, place, stage))]
+        stage, place, side = rows[:, 0], rows[:, 1], rows[:, 2]
+        begins = np.append(True, (place[1:] != place[:-1]) | (stage[1:] != stage[:-1]))[: len(rows)]
+        start = np.flatnonzero(begins)
+        last = np.append(start[1:], len(rows))[: len(start)] - 1
+        whole_pair = (last - start == 1) & (side[start] == 0) & (side[last] == 1)
+        one_way = np.isin(stage[start], np.flatnonzero(self.directed))
+        bits = np.column_stack([whole_pair, *self._compare(rows[start, 3:].T, rows[last, 3:].T, one_way)])
+        packed = np.column_stack([stage[start].astype(">i8").view("u1").reshape(-1, 8), np.packbits(bits, axis=1)])
+        # Sorted as texts of bytes: rows of bytes would be compared one by one.
+        texts = np.ascontiguousarray(packed).view(f"V{packed.shape[1]}").ravel()
+        for text, number in zip(*np.unique(texts, return_counts=True), strict=True):
+            yield int.from_bytes(bytes(text)[:8], "big", signed=True), bytes(text)[8:], int(number)
+
+    def _compare(self, first: Int64s, second: Int64s, one_way: Flags) -> list[Flags]:
         width = self.names + self.others
-        words = [rows.column(f"w{j}").to_numpy() for j in range(width + self.names)]
-        same = [words[j][first] == words[j][second] for j in range(width)]
-        old, new = words[: self.names], words[width:]
-        sides = list(zip(old, new, strict=True))
-        traded = [(n[first] == o[second]) & (n[second] == o[first]) for o, n in sides]
-        return [*same, *traded, *([o[r] != n[r] for o, n in sides for r in (first, second)])]
+        same = [first[j] == second[j] for j in range(width)]
+        sides = [(first[j], first[width + j], second[j], second[width + j]) for j in range(self.names)]
+        traded = [(new_a == old_b) & (one_way | (new_b == old_a)) for old_a, new_a, old_b, new_b in sides]
+        moved = [side for old_a, new_a, old_b, new_b in sides for side in (old_a != new_a, ~one_way & (old_b != new_b))]
+        return [*same, *traded, *moved]
 
 
 @dataclass(frozen=True, eq=False)
@@ -333,70 +425,64 @@ def _codecs(footer: Any) -> dict[str, str] | str:
 class Exchanges:
     """The exchanges of a job on a cluster."""
 
-    def __init__(self, records: SparkRecords, names: Names, moves: Sequence[tuple[Names, SparkPairs]]) -> None:
+    def __init__(self, records: SparkRecords, names: Names, moves: Sequence[Move]) -> None:
         self.records, self.names, self._moves = records, names, moves
+        self._directed = tuple(move.directed for move in moves)
 
     def write(self, target: Path, work: Path) -> None:
         """Let the workers write all pieces."""
         from pyspark.sql import functions as f
 
-        records, number = self.records, len(self.records.pieces)
+        records, tasks = self.records, self.records.tasks
         kinds = ["long" if packs_as_integer(records.kind(name)) else "binary" for name in self.names]
         values = [f"v{j} {kind}" for j, kind in enumerate(kinds)]
         columns = ", ".join([long_columns("piece", "i", "m"), *values])
-        moved = self._routed().repartition(number, "piece").mapInArrow(Fetch(records.pieces, self.names), columns)
+        fetch = Fetch(records.pieces, self.names, self._directed)
+        moved = self._routed().repartition(tasks, "part").mapInArrow(fetch, columns)
         nothing = [f.lit(None).cast(kind).alias(f"v{j}") for j, kind in enumerate(kinds)]
         absent = [f.lit(None).cast("long").alias(name) for name in ("i", "m")]
-        every = records.session.range(number).select(f.col("id").alias("piece"), *absent, *nothing)
-        step = Write(records.pieces, self.names, tuple(names for names, _ in self._moves), target, work)
-        written = every.unionAll(moved).repartition(number, "piece").mapInArrow(step, long_columns("n"))
-        written.agg(f.sum("n")).head()
+        every = records.list_pieces().select(f.col("id").alias("piece"), *absent, *nothing)
+        step = Write(records.pieces, self.names, tuple(move.names for move in self._moves), target, work)
+        every.unionAll(moved).repartition(tasks, "piece").mapInArrow(step, long_columns("n")).collect()
 
     def _routed(self) -> Any:
-        """Return every record of a pair, with its piece and its partner."""
+        """Return every record of a pair, sent to its piece; every piece is sent something."""
         from pyspark.sql import functions as f
 
-        session, pieces = self.records.session, self.records.pieces
-        frame = session.createDataFrame([], long_columns(*_ROUTED))
-        for number, (_, pairs) in enumerate(self._moves):
-            rows = pairs.frame.select("k", f.col("a.i").alias("a"), f.col("b.i").alias("b"))
-            routed = rows.mapInArrow(Route(pieces, number), long_columns(*_ROUTED))
-            frame = frame.unionAll(routed) if number else routed
+        pieces = self.records.pieces
+        nothing = f.lit(None).cast("binary").alias("packet")
+        frame = self.records.list_pieces().select(
+            f.col("id").alias("part"), f.lit(0).cast("long").alias("kind"), nothing
+        )
+        for number, move in enumerate(self._moves):
+            frame = frame.unionAll(move.pairs.frame.mapInArrow(Route(pieces, number), PACKETS))
         return frame
 
     def find_damaged(self, written: Path, names: Names) -> list[str]:
         """Return the columns that are not in the written files as in the source; all, if these cannot be compared."""
-        number = len(self.records.pieces)
         step = CompareCopied(self.records.pieces, names, written)
-        found = self.records.session.range(0, number, 1, number).mapInArrow(step, long_columns("column"))
-        places = {int(row[0]) for row in found.distinct().collect()}
+        found = self.records.list_pieces().mapInArrow(step, long_columns("column"))
+        places = {int(row[0]) for row in found.collect()}
         return list(names) if -1 in places else [names[place] for place in sorted(places)]
 
     def compare(self, written: Path, others: Names, margins: Sequence[Names]) -> Compared:
         """Compare both files and the pairs in one pass over the columns named."""
-        from pyspark.sql import functions as f
-
-        records, number = self.records, len(self.records.pieces)
         step = Compare(
-            pieces=records.pieces,
+            pieces=self.records.pieces,
             written=written,
             names=self.names,
             others=others,
-            exchanges=len(self._moves),
+            directed=self._directed,
             margins=tuple(margins),
+            parts=1 + sum(len(move.pairs) for move in self._moves) // _SLICE,
         )
-        absent = [f.lit(None).cast("long").alias(name) for name in _ROUTED[1:]]
-        every = records.session.range(number).select(f.col("id").alias("piece"), *absent).unionAll(self._routed())
-        rows = every.repartition(number, "piece").mapInArrow(step, long_columns(*compared_columns(step.width)))
-        rows = records.keep(rows)
-        cells = rows.where(f"kind <> {_MEMBER}").groupBy("kind", "x", "y", "z").agg(f.sum("w0").alias("s"))
-        sums = [f.sum("s"), f.sum(f.abs("s")), f.sum((f.col("s") != 0).cast("long"))]
-        counted = {
-            (kind, x): tuple(map(int, some)) for kind, x, *some in cells.groupBy("kind", "x").agg(*sums).collect()
-        }
-        members = rows.where(f"kind = {_MEMBER}").drop("kind").repartition("x", "y")
-        flags = members.mapInArrow(CountPairs(len(self.names), len(others)), "x long, bits binary, n long")
-        pairs = flags.groupBy("x", "bits").agg(f.sum("n")).collect()
+        sent = self._routed().repartition(self.records.tasks, "part").mapInArrow(step, PACKETS)
+        count = CountPairs(len(self.names), len(others), self._directed)
+        rows = sent.repartition(step.parts, "part").mapInArrow(count, COMPARED).collect()
+        counted: dict[tuple[int, int], tuple[int, ...]] = {}
+        for kind, x, _, *some in rows:
+            counted[kind, x] = tuple(map(sum, zip(counted.get((kind, x), (0, 0, 0)), some, strict=True)))
+        pairs = [(x, bits, total) for kind, x, bits, total, _, _ in rows if kind == _MEMBER]
         width = 1 + len(self.names) + len(others) + 3 * len(self.names)
         bits = [np.unpackbits(np.frombuffer(bytes(row[1]), dtype=np.uint8))[:width] for row in pairs]
         return Compared(
@@ -409,18 +495,25 @@ class Exchanges:
             numbers=np.array([row[2] for row in pairs], dtype=np.int64),
         )
 
+    def compare_units(self, written: Path, unit: str, names: Names) -> ComparedUnits:
+        """Compare the cells of both files by unit, such as household; a missing value names none."""
+        step = CompareUnits(self.records.pieces, written, unit, names, self.names)
+        frame = self.records.list_pieces().mapInArrow(step, long_columns("u", "b0", "b1", "a0", "a1"))
+        return ComparedUnits(frame.where("u <> 0"))
+
     def iter_pairs(self, work: Path) -> Iterator[tuple[int, Int64s]]:
         """Yield the number of an exchange and pairs of row numbers, in the order of drawing, in batches."""
         from pyarrow import parquet
         from pyspark.sql import functions as f
 
-        for number, (_, pairs) in enumerate(self._moves):
+        for number, move in enumerate(self._moves):
+            pairs: SparkPairs = move.pairs
             folder = work / f"pairs-{number}"
             folder.mkdir(mode=0o700)
             place = f.floor((f.col("k") - 1) / _SLICE).cast("long").alias("s")
-            rows = pairs.frame.select(place, "k", f.col("a.i").alias("a"), f.col("b.i").alias("b"))
             slices = max(1, -(-len(pairs) // _SLICE))
-            rows.repartition(slices, "s").mapInArrow(WritePairs(folder), long_columns("n")).agg(f.sum("n")).head()
+            rows = pairs.frame.select(place, "k", "a", "b").repartition(slices, "s")
+            rows.mapInArrow(WritePairs(folder), long_columns("n")).collect()
             for path in sorted(folder.glob("*.parquet")):
                 table = parquet.read_table(path)
                 yield number, np.column_stack([table.column(name).to_numpy() for name in "ab"])

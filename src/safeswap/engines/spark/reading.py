@@ -71,6 +71,38 @@ def gather(batches: Batches) -> pa.Table | None:
     return pa.Table.from_batches(held).combine_chunks() if held else None
 
 
+PACKETS = "part long, kind long, packet binary"
+"""Rows of integers on their way to another task: Spark moves bytes, and converts no row."""
+
+
+def send(rows: Int64s, parts: Int64s, kind: int = 0) -> pa.RecordBatch:
+    """Return the rows of a matrix as packets, one for each part.
+
+    >>> batch = send(np.array([[1, 2], [3, 4], [5, 6]]), np.array([8, 7, 8]))
+    >>> {part: rows.tolist() for part, (rows,) in receive([batch], (2,)).items()}
+    {7: [[3, 4]], 8: [[1, 2], [5, 6]]}
+    """
+    order = np.argsort(parts, kind="stable")
+    found, starts = np.unique(parts[order], return_index=True)
+    packets = [some.tobytes() for some in np.split(rows[order], starts[1:])][: len(found)]
+    columns = [pa.array(found, pa.int64()), pa.array(np.full(len(found), kind)), pa.array(packets, pa.binary())]
+    return pa.RecordBatch.from_arrays(columns, names=["part", "kind", "packet"])
+
+
+def receive(batches: Batches, widths: Sequence[int]) -> dict[int, tuple[Int64s, ...]]:
+    """Return the rows sent to each part, a matrix for each kind of packet; ``widths`` are their numbers of columns."""
+    packets: dict[int, list[list[Int64s]]] = {}
+    for batch in batches:
+        for part, kind, packet in zip(*(c.to_pylist() for c in batch.columns[:2]), batch.column(2), strict=True):
+            held = packets.setdefault(part, [[np.zeros(0, np.int64)] for _ in widths])
+            if packet.is_valid:
+                held[kind].append(np.frombuffer(packet.as_buffer(), np.int64))
+    return {
+        part: tuple(np.concatenate(some).reshape(-1, width) for some, width in zip(held, widths, strict=True))
+        for part, held in sorted(packets.items())
+    }
+
+
 def split_by_piece(batches: Batches, pieces: Sequence[Piece]) -> Iterator[tuple[Piece, pa.Table]]:
     """Yield each piece that a partition was given, with its rows: column ``piece``, then others, sorted by them."""
     rows = gather(batches)

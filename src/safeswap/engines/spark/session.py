@@ -21,6 +21,8 @@ SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.log.level": "ERROR",
+    # Plans have few, evenly filled stages: adapting them would make each a job of its own, planned anew.
+    "spark.sql.adaptive.enabled": "false",
     # Columns of few values take little room: a part of the usual 128 MB would hold ten million records.
     "spark.sql.files.maxPartitionBytes": "16m",
 }
@@ -59,7 +61,7 @@ def own_session(*, master: str = "local[*]", records: int = 0, **settings: str) 
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the workers need safeswap too
     builder: Any = SparkSession.builder.master(master).appName("safeswap")
-    sizes = {"spark.sql.shuffle.partitions": str(partitions(records))}
+    sizes = {"spark.sql.shuffle.partitions": str(partitions(records, _cores(master)))}
     if master.startswith("local["):
         # Driver and workers are one process, whose heap is 1 GB by default: with some millions of records it spends its
         # time collecting garbage, and then dies.
@@ -87,13 +89,23 @@ def _sockets(master: str) -> dict[str, str]:
     return {f"{name}.enabled": "true", f"{name}.dir": folder}
 
 
-def partitions(records: int) -> int:
+def partitions(records: int, cores: int) -> int:
     """Return the number of partitions: some 400,000 records each, a task that takes seconds and fits in memory.
 
-    >>> partitions(1_000), partitions(10_000_000), partitions(10**9)
-    (8, 25, 2500)
+    Every core gets one at least; more small ones would take longer to start than to run.
+
+    >>> partitions(1_000, 2), partitions(10_000_000, 2), partitions(10**9, 2)
+    (2, 25, 2500)
     """
-    return max(8, records // 400_000)
+    return max(cores, records // 400_000)
+
+
+def _cores(master: str) -> int:
+    """Return the number of cores of a session on this machine; of others, a guess that keeps some workers busy."""
+    number = master.removeprefix("local[").split(",")[0].removesuffix("]")
+    if number == "*":
+        return os.cpu_count() or 1
+    return int(number) if number.isdigit() else 8
 
 
 def heap(memory: int) -> int:

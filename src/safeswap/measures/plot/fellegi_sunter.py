@@ -66,16 +66,13 @@ def fellegi_sunter_plot(
             code="too-many-pairs",
             hint="use distances, which need no list of pairs, or a part of the file, such as one division",
         )
-    numeric = [not original.schema[name].kind.is_categorical for name in asked]
-    weights, trained = _weigh_pairs(
+    numeric, rows = [not original.schema[name].kind.is_categorical for name in asked], np.arange(len(released))
+    tables = (
         _splink_table(known, asked, numeric, np.arange(len(known))),
-        _splink_table(released, asked, numeric, np.where(to_known >= 0, to_known, -1 - np.arange(len(released)))),
-        numeric=numeric,
-        levels=steps,
-        training=training,
+        _splink_table(released, asked, numeric, np.where(to_known >= 0, to_known, -1 - rows)),
     )
+    weights, trained = _weigh_pairs(*tables, numeric=numeric, levels=steps, training=training)
     threshold = _threshold(weights, to_known, alpha)
-    rows = np.arange(len(released))
     own = np.where(to_known >= 0, weights[rows, to_known], -np.inf)
     best = weights.max(axis=1)
     return ConfidentialityPlot(

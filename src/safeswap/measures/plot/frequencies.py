@@ -18,13 +18,14 @@ import numpy.typing as npt
 from safeswap.arrays import cells
 from safeswap.arrays.types import Floats, Int64s
 from safeswap.errors import InputError, SpecError
+from safeswap.measures.key_cells import read_weights
 from safeswap.measures.plot.numeric_keys import check_request
 from safeswap.measures.plot.record_match import match_rows, record_labels
 from safeswap.measures.plot.values import ConfidentialityPlot, Policy
 from safeswap.model.checked import check_types
-from safeswap.model.columns import missing_codes, to_numbers
+from safeswap.model.columns import missing_codes
 from safeswap.model.microdata import Microdata
-from safeswap.model.schema import level_texts
+from safeswap.model.schema import level_texts, refuse_date
 from safeswap.model.text import plural
 
 
@@ -47,11 +48,7 @@ def encode_alike(original: Microdata, released: Microdata, counted: Microdata, n
     """
     before, after, there = (_texts(data, name) for data in (original, released, counted))
     levels = {text: number for number, text in enumerate(dict.fromkeys((*after[0], *before[0], *there[0])))}
-    then, now, people = (
-        _recode(before, levels)[rows],
-        _recode(after, levels),
-        _recode(there, levels),
-    )
+    then, now, people = _recode(before, levels)[rows], _recode(after, levels), _recode(there, levels)
     recoding = _find_recoding(then, now, len(levels))
     if recoding is not None:
         people = np.where(people >= 0, recoding[people], -1)
@@ -98,7 +95,7 @@ def frequency_plot(
     """Place every released record by the frequency of its keys; pass at most one source of F.
 
     ``importance`` weights the keys in the information loss, 1 each by default. ``weight`` names the survey weight in
-    the original file.
+    the original file. Keys that are numbers are refused; :func:`count_plot` takes each of their values as a level.
 
     >>> import pyarrow as pa
     >>> from safeswap.model.schema import Attribute, Schema
@@ -109,26 +106,34 @@ def frequency_plot(
     >>> plot.across.tolist(), plot.perturbation.tolist(), plot.unsafe.tolist()
     ([1.0, 2.0, 1.0], [0.0, 0.5, 0.0], [True, False, True])
     """
+    _check_categorical(original, check_request(keys, alpha=0.5, scale="linear", distance="relative"))
+    sources = {"population": population, "weight": weight, "sampling_fraction": sampling_fraction}
+    return count_plot(original, released, keys, importance=importance, k=k, **sources)  # type: ignore[arg-type]
+
+
+def count_plot(
+    original: Microdata,
+    released: Microdata,
+    keys: Sequence[str],
+    *,
+    population: Microdata | None = None,
+    weight: str | None = None,
+    sampling_fraction: float | None = None,
+    importance: Mapping[str, float] | None = None,
+    k: float = 3.0,
+) -> ConfidentialityPlot:
+    """Make the plot of :func:`frequency_plot` by keys of any kind."""
     asked = check_request(keys, alpha=0.5, scale="linear", distance="relative")
-    for name in asked:
-        _check_categorical(original, name)
     if sum(source is not None for source in (population, weight, sampling_fraction)) > 1:
         raise SpecError(
             "give one source of the frequencies",
             code="bad-frequency",
             hint="a population file, or a weight, or a sampling fraction",
         )
-    rows, how = match_rows(released, original)
-    if (rows < 0).any():
-        raise InputError(
-            plural(int(np.count_nonzero(rows < 0)), "released record is", "released records are")
-            + " not in the original file",
-            code="identifiers-differ",
-            hint="give the original file of this release",
-        )
+    rows, how = _match_all(released, original)
     counted = original if population is None else population
     columns = [encode_alike(original, released, counted, name, rows) for name in asked]
-    frequencies = _count_matches(columns, None if weight is None else _weights(original, weight))
+    frequencies = _count_matches(columns, None if weight is None else read_weights(original, weight))
     source = "population" if population is not None else "weights" if weight else "sample"
     if sampling_fraction is not None:
         frequencies, source = frequencies / _check_fraction(sampling_fraction), "estimate"
@@ -153,28 +158,29 @@ def frequency_plot(
     )
 
 
-def _check_categorical(data: Microdata, name: str) -> None:
-    kind = data.schema[name].kind
-    if not kind.is_categorical:
-        raise SpecError(
-            f"{name!r} is {kind.value}, and frequencies need categorical keys",
-            code="key-not-categorical",
-            hint="describe it as nominal or ordinal, or plot numeric keys by distances",
-            attribute=name,
-        )
+def _check_categorical(data: Microdata, names: Sequence[str]) -> None:
+    for name in names:
+        refuse_date(data.schema, name)
+        if not data.schema[name].kind.is_categorical:
+            raise SpecError(
+                f"{name!r} is {data.schema[name].kind.value}, and frequencies need categorical keys",
+                code="key-not-categorical",
+                hint="describe it as nominal or ordinal, or plot numeric keys by distances",
+                attribute=name,
+            )
 
 
-def _weights(data: Microdata, name: str) -> Floats:
-    values = to_numbers(data, name)
-    bad = int(np.count_nonzero(~(values >= 0)))
-    if bad:
+def _match_all(released: Microdata, original: Microdata) -> tuple[Int64s, str]:
+    """Return the original of each released record, and how it was found; refuse if one has none."""
+    rows, how = match_rows(released, original)
+    if (rows < 0).any():
         raise InputError(
-            f"the weight {name!r} is missing or negative in {plural(bad, 'record')}",
-            code="bad-weight",
-            hint="name the survey weight, complete and not negative",
-            column=name,
+            plural(int(np.count_nonzero(rows < 0)), "released record is", "released records are")
+            + " not in the original file",
+            code="identifiers-differ",
+            hint="give the original file of this release",
         )
-    return values
+    return rows, how
 
 
 def _check_fraction(share: float) -> float:

@@ -22,25 +22,30 @@ from safeswap.arrays.threads import run_all, split_runs
 from safeswap.arrays.types import Counts, Floats, Rows
 
 _DEPTH = 128
+_PARTS_PER_THREAD = 8
+_DRAWN_AT_ONCE = 1 << 16  # pairs, whose words and rows stay in the cache
 
 
-def count_within(tree: Tree, queries: Floats, radii: Floats) -> Counts:
+def count_within(tree: Tree, queries: Floats | Tree, radii: Floats) -> Counts:
     """Count the points nearer than its radius for each query; a point at the radius itself is not counted.
+
+    Queries are points, or a tree of them if there is one already.
 
     >>> tree = build(np.array([[0.0], [1.0], [3.0]]))
     >>> count_within(tree, np.array([[0.5], [3.0]]), np.array([0.6, 2.0])).tolist()
     [2, 1]
     """
-    own = build(queries)
+    own = queries if isinstance(queries, Tree) else build(queries)
     squares = np.ascontiguousarray(radii, dtype=np.float64)[own.rows] ** 2
-    found = np.zeros(len(queries), dtype=np.int64)
+    found = np.zeros(len(own.rows), dtype=np.int64)
     groups = len(own.starts) // 2, len(own.starts)  # the leaves of the queries' own tree
-    blocks = leaf_blocks(tree), leaf_blocks(own)
-    run_all(lambda span: _count(tree, own, *blocks, squares, *span, found), _split_runs(*groups, len(queries)))
+    sides = max(2, own.points.shape[1])
+    blocks = leaf_blocks(tree, sides), leaf_blocks(own, sides)
+    _run_parts(lambda span: _count(tree, own, *blocks, squares, *span, found), *groups, len(found))
     return _in_file_order(found, own.rows)
 
 
-def find_nearest(tree: Tree, queries: Floats) -> tuple[Rows, Floats, Counts]:
+def find_nearest(tree: Tree, queries: Floats | Tree) -> tuple[Rows, Floats, Counts]:
     """Return each query's nearest point, its squared distance, and the number of points exactly as near.
 
     Of several, the first in the file is returned. Without any points it is row −1 at an infinite distance.
@@ -50,19 +55,22 @@ def find_nearest(tree: Tree, queries: Floats) -> tuple[Rows, Floats, Counts]:
     [[0, 1], [0.04000000000000001, 1.0], [1, 2]]
     """
     # Sorted by a tree of their own: consecutive queries visit the same nodes, which are then in the cache.
-    own = build(queries)
-    rows = np.full(len(queries), -1, dtype=np.int64)
-    distances = np.full(len(queries), np.inf)
-    ties = np.zeros(len(queries), dtype=np.int64)
-    run_all(lambda span: _nearest(tree, own.points, *span, rows, distances, ties), split_runs(len(queries)))
+    own = queries if isinstance(queries, Tree) else build(queries)
+    number = len(own.rows)
+    rows, distances = np.full(number, -1, dtype=np.int64), np.full(number, np.inf)
+    ties = np.zeros(number, dtype=np.int64)
+    _run_parts(lambda span: _nearest(tree, own.points, *span, rows, distances, ties), 0, number, number)
     return _in_file_order(rows, own.rows), _in_file_order(distances, own.rows), _in_file_order(ties, own.rows)
 
 
-def _split_runs(first: int, last: int, records: int) -> list[tuple[int, int]]:
-    """Split the numbers from first to last into as many runs as that many records are worth."""
-    number = len(split_runs(records))
-    edges = [first + (last - first) * i // number for i in range(number + 1)]
-    return list(pairwise(edges))
+def _run_parts(work: Callable[[tuple[int, int]], object], first: int, last: int, records: int) -> None:
+    """Do the work from first to last in as many threads as that many records are worth.
+
+    There are several parts per thread, since some places take longer than others.
+    """
+    threads = len(split_runs(records))
+    parts = _PARTS_PER_THREAD * threads if threads > 1 else 1
+    run_all(work, list(pairwise([first + (last - first) * i // parts for i in range(parts + 1)])), threads)
 
 
 def _in_file_order(values: npt.NDArray[Any], order: Rows) -> npt.NDArray[Any]:
@@ -79,13 +87,16 @@ def _count(
     starts, ends, low, high = tree.starts, tree.ends, tree.low, tree.high
     inner = (len(starts) - 1) // 2
     stack = np.empty(_DEPTH, dtype=np.int64)
-    near, far, apart = np.empty(LEAF), np.empty(LEAF), np.empty(LEAF)
+    limits, counts = np.zeros(LEAF), np.zeros(LEAF, dtype=np.int64)
+    buffers = np.empty(LEAF), np.empty(LEAF), np.empty(LEAF)
     for group in range(first, last):
         start, end = own.starts[group], own.ends[group]
         block = queries[group - (len(own.starts) // 2)]
-        limits, counts = squares[start:end], found[start:end]
+        limits[:] = 0.0  # within which there is nothing
+        limits[: end - start] = squares[start:end]
+        counts[:] = 0
         least, most = np.inf, 0.0
-        for limit in limits:
+        for limit in squares[start:end]:
             least, most = min(least, limit), max(most, limit)
         for_all = 0
         stack[0] = 0
@@ -102,16 +113,18 @@ def _count(
                 stack[height] = 2 * node + 1
                 stack[height + 1] = 2 * node + 2
                 height += 2
+            elif low.shape[1] <= 2:
+                _count_on_plane(points[node - inner], block, limits, counts)
             else:
-                _corner_bounds(block, low[node], high[node], near, far)
-                for q in range(len(limits)):
-                    if near[q] >= limits[q]:
+                _corner_bounds(block, low[node], high[node], buffers[0], buffers[1])
+                for q in range(end - start):
+                    if buffers[0][q] >= limits[q]:
                         continue
-                    if far[q] < limits[q]:
+                    if buffers[1][q] < limits[q]:
                         counts[q] += ends[node] - starts[node]
                     else:
-                        counts[q] += _count_in_leaf(points[node - inner], block, q, limits[q], apart)
-        counts += for_all
+                        counts[q] += _count_in_leaf(points[node - inner], block, q, limits[q], buffers[2])
+        found[start:end] = for_all + counts[: end - start]
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -141,6 +154,22 @@ def _corner_bounds(block, low, high, near, far):  # type: ignore[no-untyped-def]
             reach = max(-below, -above)
             near[q] += gap * gap
             far[q] += reach * reach
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _count_on_plane(leaf, block, limits, counts):  # type: ignore[no-untyped-def]
+    """Count the points of a leaf nearer than its limit for each query of a leaf; one side is another of zeros.
+
+    No branches, and nothing stored in the inner loop, so that it runs in vectors: all pairs take less time than the
+    half of them would that corners leave in question.
+    """
+    for q in range(LEAF):
+        total, limit = 0, limits[q]
+        one, two = block[0, q], block[1, q]
+        for i in range(LEAF):
+            across, along = one - leaf[0, i], two - leaf[1, i]
+            total += across * across + along * along < limit
+        counts[q] += total
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -270,14 +299,21 @@ def sampled_squares(
 
     ``order`` and ``archive_order`` number the records of each file independently of their rows.
     """
-    words = keyed.encrypt(keyed.integer_blocks(np.arange(pairs, dtype=np.int64)), key)
-    rows = order[_uniform_below(words[:, 0], len(y))]
-    others = archive_order[_uniform_below(words[:, 1], len(x))]
-    apart = partners[rows] != others
-    rows, others = rows[apart], others[apart]
-    found = np.empty(len(rows))
-    _pairs(y, x, scales, rows, others, found)
-    return found
+    parts: dict[int, Floats] = {}
+
+    def draw(start: int) -> None:
+        numbers = np.arange(start, min(start + _DRAWN_AT_ONCE, pairs), dtype=np.int64)
+        words = keyed.encrypt(keyed.integer_blocks(numbers), key)
+        rows = order[_uniform_below(words[:, 0], len(y))]
+        others = archive_order[_uniform_below(words[:, 1], len(x))]
+        apart = partners[rows] != others
+        rows, others = rows[apart], others[apart]
+        parts[start] = np.empty(len(rows))
+        _pairs(y, x, scales, rows, others, parts[start])
+
+    starts = range(0, max(pairs, 1), _DRAWN_AT_ONCE)
+    run_all(draw, starts, len(split_runs(pairs)))
+    return np.concatenate([parts[start] for start in starts])
 
 
 def _uniform_below(words: npt.NDArray[np.uint64], number: int) -> Rows:

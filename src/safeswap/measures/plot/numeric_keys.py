@@ -13,7 +13,7 @@ Seri (Istat), A graphical framework to evaluate risk assessment and information 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
@@ -22,6 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from safeswap.arrays import kd_tree, keyed, moments, order
+from safeswap.arrays.threads import run_all
 from safeswap.arrays.types import Floats, Rows
 from safeswap.engines.identity import record_identity
 from safeswap.errors import InputError, SpecError
@@ -32,7 +33,7 @@ from safeswap.measures.plot.values import ConfidentialityPlot, KeyPoints, Policy
 from safeswap.model.checked import check_field_types, check_types
 from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import finite_numbers
-from safeswap.model.schema import Kind
+from safeswap.model.schema import BAND_HINT, Kind
 from safeswap.model.text import plural
 
 Scale = Literal["log", "asinh", "linear"]
@@ -50,7 +51,7 @@ def check_numeric(data: Microdata, keys: tuple[str, ...]) -> None:
             raise SpecError(
                 f"{name!r} is {kind.value}, and distances need numeric keys",
                 code="key-not-numeric",
-                hint="describe it as numeric, or plot categorical keys by their frequency",
+                hint=BAND_HINT if kind is Kind.DATE else "describe it as numeric, or plot by frequency",
                 attribute=name,
             )
 
@@ -130,11 +131,12 @@ def rank_links(points: tuple[Floats, Floats, Rows], *, units: int) -> pa.Table:
     [False, False]
     """
     released, archive, partners = points
-    largest = np.argsort(-released[:, 0], kind="stable")[:units]
-    ranks, known = _ranks(released), _ranks(archive)
+    largest = _largest_rows(released[:, 0], units)
+    known = [_ranks_from_top(values) for values in archive.T]
     correct, shared = [], []
     for row in largest:
-        apart = sum(np.abs(theirs - own[row]) for theirs, own in zip(known, ranks, strict=True))
+        ranks = [1 + np.count_nonzero(values > values[row]) for values in released.T]
+        apart = sum(np.abs(theirs - own) for theirs, own in zip(known, ranks, strict=True))
         nearest = np.flatnonzero(apart == apart.min())
         shared.append(len(nearest))
         correct.append(len(nearest) == 1 and bool(nearest[0] == partners[row]))
@@ -147,12 +149,15 @@ def rank_links(points: tuple[Floats, Floats, Rows], *, units: int) -> pa.Table:
     )
 
 
-def _ranks(points: Floats) -> list[npt.NDArray[np.int64]]:
-    """Return the ranks by each key, with 1 for the largest."""
-    return [_ranks_from_top(np.ascontiguousarray(values)) for values in points.T]
+def _largest_rows(values: Floats, number: int) -> Rows:
+    """Return the rows of the largest values, the first of equal ones before the others."""
+    least = np.partition(values, -number)[-number] if number < len(values) else -np.inf
+    rows = np.flatnonzero(values >= least)
+    return rows[np.argsort(-values[rows], kind="stable")][:number]
 
 
 def _ranks_from_top(values: Floats) -> npt.NDArray[np.int64]:
+    """Return the rank of each value, with 1 for the largest."""
     order = np.argsort(-values)
     ordered = values[order]
     is_new = np.append(True, ordered[1:] != ordered[:-1])
@@ -221,9 +226,10 @@ def confidentiality_plot(
     if len(found.released) * len(found.archive) > how.exact_up_to**2:
         sample = np.sort(np.sqrt(_sample_squares(found, secret)))
     delta, error, pairs = _delta(found, alpha, sample)
-    tree = kd_tree.build(found.archive)
-    across = _count_neighbours(tree, found, delta)
-    _, least, ties = neighbours.find_nearest(tree, found.released)
+    trees: dict[str, kd_tree.Tree] = {}
+    run_all(lambda side: trees.__setitem__(side, kd_tree.build(getattr(found, side))), ("archive", "released"))
+    across = _count_neighbours(found, trees, delta)
+    _, least, ties = neighbours.find_nearest(trees["archive"], trees["released"])
     own = pair_distances.matched_squares(found.released, found.archive, np.ones(len(across)), found.partners)
     own_z = np.sqrt(pair_distances.matched_squares(found.released, found.archive, found.scales, found.partners))
     everyone = len(released)
@@ -393,8 +399,8 @@ def _sample_squares(found: _Linked, secret: bytes) -> Floats:
     )
 
 
-def _count_neighbours(tree: kd_tree.Tree, found: _Linked, delta: float) -> npt.NDArray[np.int64]:
-    counts = neighbours.count_within(tree, found.released, delta * np.sqrt(found.scales))
+def _count_neighbours(found: _Linked, trees: Mapping[str, kd_tree.Tree], delta: float) -> npt.NDArray[np.int64]:
+    counts = neighbours.count_within(trees["archive"], trees["released"], delta * np.sqrt(found.scales))
     zero = found.scales == 0
     if zero.any() and delta > 0:
         counts[zero] = int(np.count_nonzero((found.archive == 0).all(axis=1)))

@@ -28,7 +28,7 @@ _OPTIONS = {
         "densities",
     },
     "fellegi_sunter": {"alpha", "archive", "policy", "training", "levels"},
-    "frequency": {"population", "weight", "sampling_fraction", "importance", "k"},
+    "frequency": {"population", "weight", "sampling_fraction", "importance", "k", "numbers_as_levels"},
 }
 
 
@@ -69,7 +69,9 @@ def make_plot(
     for name in ("archive", "population"):
         if name in stated:
             stated[name] = _restrict(stated[name], only or {})
-    made: ConfidentialityPlot = _makers()[way](*sides, names, **stated)
+    makers = _makers()
+    make = makers["counted" if stated.pop("numbers_as_levels", False) else way]
+    made: ConfidentialityPlot = make(*sides, names, **stated)
     return made
 
 
@@ -98,10 +100,15 @@ def plots_by_keys(
 
 def _makers() -> dict[str, Any]:
     from safeswap.measures.plot.fellegi_sunter import fellegi_sunter_plot
-    from safeswap.measures.plot.frequencies import frequency_plot
+    from safeswap.measures.plot.frequencies import count_plot, frequency_plot
     from safeswap.measures.plot.numeric_keys import confidentiality_plot
 
-    return {"distance": confidentiality_plot, "fellegi_sunter": fellegi_sunter_plot, "frequency": frequency_plot}
+    return {
+        "distance": confidentiality_plot,
+        "fellegi_sunter": fellegi_sunter_plot,
+        "frequency": frequency_plot,
+        "counted": count_plot,
+    }
 
 
 def _choose_linkage(data: Microdata, names: tuple[str, ...]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ from safeswap.model.checked import check_types
 from safeswap.model.combination import Missing
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
+from safeswap.model.scenario import Scenario, as_scenario
 from safeswap.model.score import Assessment, Comparison
 from safeswap.model.text import RiskModel, Scoring
 
@@ -21,43 +22,55 @@ if TYPE_CHECKING:
 @check_types
 def file_risk(
     data: Any,
-    keys: Sequence[str],
+    keys: Sequence[str] = (),
     *,
     sensitive: str | None = None,
     weight: str | None = None,
     model: RiskModel = "franconi-polettini",
-    k: int = 3,
+    k: int | None = None,
     l: float = 2,  # noqa: E741  (the established name)
-    max_size: int = 3,
-    sampling_fraction: float = 0.01,
+    max_size: int | None = None,
+    sampling_fraction: float | None = None,
     missing: Missing | None = None,
+    scenario: Scenario | Mapping[str, Any] | None = None,
 ) -> Assessment:
     """Measure how easily the records of a file can be singled out by their keys: totals, no record.
 
     Returns the shares of records below ``k`` and, for a ``sensitive`` attribute, below ``l`` (distinct and by entropy),
     the expected share of re-identifications, and the share of special uniques. ``missing`` applies to all of them; by
-    default each measure has its own meaning of a missing value.
+    default each measure has its own meaning of a missing value. A ``scenario`` states all this once; what is stated
+    besides wins over it. By default ``k`` is 3, ``max_size`` 3 and ``sampling_fraction`` 0.01.
 
     >>> from safeswap import datasets
     >>> [score.measure for score in file_risk(datasets.cps8d(), ["Age", "Sex"], k=5)]
     ['k_anonymity:keys=Age+Sex,k=5', 'individual_risk:keys=Age+Sex', 'suda2:keys=Age+Sex']
     """
+    from safeswap.measures.base import score_under
     from safeswap.measures.key_cells import check_keys
     from safeswap.measures.risk.individual_risk import IndividualRisk
-    from safeswap.measures.risk.k_anonymity import KAnonymity
-    from safeswap.measures.risk.l_diversity import LDiversity
+    from safeswap.measures.risk.key_measures import KAnonymity, LDiversity
     from safeswap.measures.risk.suda2 import Suda2
 
-    common: dict[str, Any] = {"keys": tuple(keys), **({} if missing is None else {"missing": missing})}
-    weighting: dict[str, Any] = {"weight": weight, "model": model} if weight else {}
-    measures: list[Measure] = [KAnonymity(k=k, **common)]
-    if sensitive:
-        measures += [LDiversity(sensitive=sensitive, l=l, kind=kind, **common) for kind in ("distinct", "entropy")]
+    asked = None if scenario is None else as_scenario(scenario)
+    common: dict[str, Any] = _stated(keys=tuple(keys) if keys or asked is None else None, missing=missing)
+    weighting = _stated(weight=weight or None, model=model if weight or (asked and asked.weight) else None)
+    measures: list[Measure] = [KAnonymity(**_stated(k=k), **common)]
+    if sensitive or (asked and asked.sensitive):
+        whose = _stated(sensitive=sensitive or None)
+        measures += [LDiversity(**whose, l=l, kind=kind, **common) for kind in ("distinct", "entropy")]
     measures.append(IndividualRisk(**weighting, **common))
-    measures.append(Suda2(max_size=max_size, sampling_fraction=sampling_fraction, **common))
+    measures.append(Suda2(**_stated(max_size=max_size, sampling_fraction=sampling_fraction), **common))
     source = _read(data)
+    if asked is not None:
+        original = data.original if isinstance(data, Masked) else source
+        seen = Comparison(before=original, after=source, attributes=())
+        return Assessment(scores=tuple(score for each in measures for score in score_under(each, seen, asked)))
     seen = Comparison(before=source, after=source, attributes=check_keys(source, keys))
     return Assessment(scores=tuple(measure.score(seen) for measure in measures))
+
+
+def _stated(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 @check_types

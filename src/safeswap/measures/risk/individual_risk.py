@@ -23,11 +23,12 @@ from pydantic import Field
 
 from safeswap.arrays.compiled import njit
 from safeswap.arrays.types import Floats
-from safeswap.errors import InputError, SpecError
-from safeswap.measures.key_cells import KeyCells, key_cells
-from safeswap.measures.risk.key_measure import MEANING_OF_MISSING, KeyMeasure, name_keys
-from safeswap.model.columns import to_numbers
+from safeswap.errors import SpecError
+from safeswap.measures.base import name_keys
+from safeswap.measures.households import household_risks
+from safeswap.measures.key_cells import MEANING_OF_MISSING, KeyCells, KeyMeasure, key_cells, read_weights
 from safeswap.model.combination import Missing
+from safeswap.model.households import find_households
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind
 from safeswap.model.score import Axis, Comparison, Score
@@ -170,17 +171,7 @@ def _weights(data: Microdata, name: str) -> Floats:
             hint="name the survey weight, described as weight or numeric",
             attribute=name,
         )
-    values = to_numbers(data, name)
-    wrong = int(np.count_nonzero(~(np.isfinite(values) & (values >= 0))))
-    if wrong:
-        raise InputError(
-            f"{plural(wrong, 'record has', 'records have')} "
-            f"a weight {name!r} that is missing, negative or not a number",
-            code="bad-weight",
-            hint="complete the weights first",
-            column=name,
-        )
-    return values
+    return read_weights(data, name)
 
 
 class IndividualRisk(KeyMeasure):
@@ -208,6 +199,35 @@ class IndividualRisk(KeyMeasure):
     threshold: Annotated[float, Field(gt=0, le=1, description="records above this risk are counted in the detail")] = (
         0.1
     )
+
+    def score_households(self, comparison: Comparison) -> Score:
+        """Score the file by households: the mean over persons of the risk that any member of theirs is found."""
+        names, homes = self._names(comparison), find_households(comparison.before)
+        found = record_risks(
+            comparison.after, names, weight=self.weight or None, model=self.model, missing=self.missing
+        )
+        risks = household_risks(found.risks[found.cells.of_record], homes)
+        expected, records = float(risks @ homes.sizes), found.cells.records
+        value, highest = expected / records if records else 0.0, float(risks.max(initial=0.0))
+        above = int(np.count_nonzero(risks > self.threshold))
+        detail = pa.table(
+            {
+                "records": [records],
+                "households": [len(homes)],
+                "expected": [expected],
+                "expected_households": [float(risks.sum())],
+                "highest": [highest],
+                "threshold": [self.threshold],
+                "above_threshold": [above],
+                "weights_below_count": [found.below_sample],
+            }
+        )
+        sentence = (
+            f"{float(risks.sum()):,.4g} of {plural(len(homes), 'household')} are expected to be found through any of "
+            f"their members by {name_keys(names)}: {value:.3%} on average over persons; the highest risk of a "
+            f"household is {highest:.3g}, {plural(above, 'household is', 'households are')} above {self.threshold:g}."
+        )
+        return self._score(value, self._complete_sentence(sentence, comparison, found.cells), names, detail)
 
     def score(self, comparison: Comparison) -> Score:
         """Score the file; the detail has the expected number, the highest risk and the number above the threshold."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -19,8 +19,11 @@ from safeswap.measures.base import (
     counted_obstacle,
     left_out_note,
     left_out_note_of,
+    name_keys,
 )
-from safeswap.measures.risk.key_measure import name_keys
+from safeswap.measures.households import compare_households, tell_unit
+from safeswap.model.microdata import Microdata
+from safeswap.model.scenario import Resolved
 from safeswap.model.score import Axis, Comparison, CountedCells, Score
 
 
@@ -47,16 +50,23 @@ class NRule(ParametricMeasure):
         AttributeNames, Field(description="key variables that make the cells; all categorical if empty")
     ] = ()
 
+    def read_scenario(self, resolved: Resolved, data: Microdata) -> dict[str, Any]:
+        """Return the parameters that a scenario states: n is its tolerance."""
+        return {**super().read_scenario(resolved, data), "n": resolved.scenario.least}
+
     def find_obstacle(self, comparison: Comparison) -> str:
         """Return why the n-rule does not apply: no cells, or no change in them, so that no record was swapped."""
         return categorical_obstacle(comparison, self.keys)
 
     def score(self, comparison: Comparison) -> Score:
         """Score the file; the detail has one row per size of small cell."""
-        from safeswap.arrays import cells
-
         names = choose_attributes(comparison, self.keys)
         _require_no_obstacle(self.find_obstacle(comparison))
+        return self._count(comparison, names)
+
+    def _count(self, comparison: Comparison, names: tuple[str, ...]) -> Score:
+        from safeswap.arrays import cells
+
         unswapped = ~self._touched(comparison)
         counts = cells.record_cell_counts(*comparison.after.coded_columns(names))
         of_all = np.bincount(counts[counts < self.n], minlength=self.n)[1:]
@@ -64,6 +74,13 @@ class NRule(ParametricMeasure):
         return self._make_score(
             of_all, of_unswapped, int(np.count_nonzero(unswapped)), names, left_out_note(comparison, names)
         )
+
+    def score_households(self, comparison: Comparison) -> Score:
+        """Score the file of households: one was swapped if any member was."""
+        names = choose_attributes(comparison, self.keys)
+        _require_no_obstacle(self.find_obstacle(comparison))
+        seen = compare_households(comparison, names)
+        return tell_unit(self._count(seen, seen.attributes), len(seen.after))
 
     @property
     def small(self) -> int | None:
@@ -101,8 +118,8 @@ class NRule(ParametricMeasure):
             return "Every record took part in the masking: none is left to which the n-rule applies."
 
         return (
-            f"{value:.2%} of the records that were not swapped ({small:,} of {total:,}) lie in cells of fewer than "
-            f"{self.n} records over {name_keys(names)}."
+            f"{value:.2%} of the records that took no part in the masking ({small:,} of {total:,}) lie in cells of "
+            f"fewer than {self.n} records over {name_keys(names)}."
         )
 
 

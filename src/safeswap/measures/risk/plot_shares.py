@@ -10,11 +10,13 @@ import pyarrow as pa
 from pydantic import Field
 
 from safeswap.errors import SpecError
-from safeswap.measures.base import AttributeNames, ParametricMeasure, Situation
+from safeswap.measures.base import AttributeNames, ParametricMeasure, Situation, numeric_names
 from safeswap.measures.plot.numeric_keys import Distance, Scale
 from safeswap.measures.plot.values import ConfidentialityPlot, Policy
+from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import finite_numbers
-from safeswap.model.schema import Kind, Schema
+from safeswap.model.scenario import Resolved
+from safeswap.model.schema import Kind
 from safeswap.model.score import Axis, Comparison, Score
 
 # Both measures of a comparison use the same plot.
@@ -25,6 +27,7 @@ class PlotMeasure(ParametricMeasure):
     """A figure read off the confidentiality plot."""
 
     axis: ClassVar[Axis] = Axis.RISK
+    by_distance: ClassVar[bool] = True
     sources: ClassVar[tuple[str, ...]] = (
         "Seri, A graphical framework to evaluate risk assessment and information loss at individual level (Istat)",
     )
@@ -39,8 +42,14 @@ class PlotMeasure(ParametricMeasure):
     ] = "auto"
     distance: Annotated[Distance, Field(description="relative, standardised or mahalanobis")] = "relative"
 
-    def _keys(self, schema: Schema) -> tuple[tuple[str, ...], bool]:
-        """Return the keys, and whether they are numeric; refuse a mixture, since no plot takes both."""
+    def _keys(self, comparison: Comparison) -> tuple[tuple[str, ...], bool]:
+        """Return the keys, and whether they are numeric; refuse a mixture, since no plot takes both.
+
+        Under a scenario the keys are its own, and numbers among categories are counted, each value a level.
+        """
+        schema, resolved = comparison.before.schema, comparison.scenario
+        if resolved is not None and not self.keys:
+            return resolved.keys, set(resolved.keys) <= set(numeric_names(comparison))
         names = self.keys or tuple(a.name for a in schema.iter_kind(Kind.NUMERIC)) or schema.categorical
         numeric = {schema[name].kind in (Kind.NUMERIC, Kind.WEIGHT) for name in names}
         if len(numeric) != 1:
@@ -94,7 +103,10 @@ class CorrectLinks(PlotMeasure):
 
     def score(self, comparison: Comparison) -> Score:
         """Score the file; the detail has the numbers behind the figure."""
-        names, numeric = self._keys(comparison.before.schema)
+        names, numeric = self._keys(comparison)
+        if comparison.scenario is not None and not self.keys:
+            names = tuple(name for name in names if name in numeric_names(comparison))
+            numeric = bool(names)
         if not numeric:
             raise SpecError(
                 "correct links are found by distance, which needs numeric keys",
@@ -132,16 +144,25 @@ class UnsafeShare(PlotMeasure):
     curvature: Annotated[float, Field(ge=-8, le=8, description="0: straight line; above 0: bent to the origin")] = 0.0
     weight: Annotated[str, Field(description="survey weight by which categorical keys are counted")] = ""
 
+    def read_scenario(self, resolved: Resolved, data: Microdata) -> dict[str, Any]:
+        """Return the parameters that a scenario states: for keys that are counted, k is its tolerance."""
+        counted = set(resolved.keys) != set(resolved.numeric)
+        return {
+            "weight": resolved.scenario.weight if counted else None,
+            "k": float(resolved.scenario.default_tolerance) if counted else None,
+        }
+
     def score(self, comparison: Comparison) -> Score:
         """Score the file; the detail has the totals of the plot."""
-        names, numeric = self._keys(comparison.before.schema)
+        names, numeric = self._keys(comparison)
         if numeric:
             policy = Policy(r=self.r, k=15.0 if self.k is None else self.k, curvature=self.curvature)
             plot = self._distance_plot(comparison, names).with_policy(policy)
         else:
-            from safeswap.measures.plot.frequencies import frequency_plot
+            from safeswap.measures.plot.frequencies import count_plot, frequency_plot
 
-            plot = frequency_plot(
+            make = frequency_plot if comparison.scenario is None else count_plot
+            plot = make(
                 comparison.before,
                 comparison.after,
                 names,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from os import PathLike
 from typing import Any
 
@@ -11,15 +11,27 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from safeswap.arrays.combinations import Classes, SmallCells, cell_codes, find_small_cells, lowest_safe, mask_of
+from safeswap.arrays.combinations import (
+    Classes,
+    SmallCells,
+    cell_codes,
+    find_small_cells,
+    group_records,
+    lowest_safe,
+    mask_of,
+)
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Rows
 from safeswap.arrays.wildcards import matching_sizes, published_sizes
 from safeswap.errors import SpecError
+from safeswap.measures.households import combine_households
 from safeswap.measures.key_cells import key_classes
+from safeswap.model.columns import to_frame_type
 from safeswap.model.combination import Combinations, Missing, as_combinations, check_combinations, check_sum
+from safeswap.model.households import find_households
 from safeswap.model.microdata import Microdata
-from safeswap.model.schema import level_texts
+from safeswap.model.scenario import Resolved, Scenario, describe_numbers
+from safeswap.model.schema import level_texts, require_household
 from safeswap.model.text import Part, plural
 
 
@@ -80,7 +92,7 @@ def unsafe_table(found: Risky) -> pa.Table:
     A key outside the combination is null, and so is a missing value.
     """
     names = [each.key for each in found.keys]
-    texts = {name: pa.array([*level_texts(found.data.coded(name).levels), None], pa.string()) for name in names}
+    texts = {name: pa.array(_texts(found.data, name), pa.string()) for name in names}
     parts = []
     for keys, tolerance, rows, sizes in found.cells():
         told = {
@@ -89,17 +101,15 @@ def unsafe_table(found: Risky) -> pa.Table:
             "tolerance": pa.array(np.full(len(rows), float(tolerance))),
         }
         values = {
-            name: known.take(pa.array(found.data.coded(name).codes[rows])) if name in keys else _nulls(len(rows))
+            name: known.take(pa.array(found.data.coded(name).codes[rows]))
+            if name in keys
+            else pa.nulls(len(rows), pa.string())
             for name, known in texts.items()
         }
         parts.append(pa.table({**{_unused_name(name, texts): column for name, column in told.items()}, **values}))
     whole = pa.concat_tables(parts)
     order = np.lexsort((np.arange(whole.num_rows), whole.column(1).to_numpy()))
     return whole.take(pa.array(order))
-
-
-def _nulls(number: int) -> pa.Array:
-    return pa.nulls(number, pa.string())
 
 
 def record_table(found: Risky) -> pa.Table:
@@ -156,6 +166,7 @@ class Risky:
     combinations: tuple[RiskyCombination, ...]
     keys: tuple[RiskyKey, ...]
     frame_type: str = "pyarrow"  # the type of the caller's dataframes
+    note: str = ""  # about keys of the scenario that are gone, or that are numbers
     _data: Microdata = field(repr=False)
     _names: Names = field(repr=False)
     _classes: Classes = field(repr=False)
@@ -179,6 +190,11 @@ class Risky:
         for each in self.combinations:
             found[len(each.keys)] += each.unsafe
         return found
+
+    @property
+    def scenario(self) -> str:
+        """The name of the scenario that states the combinations; empty if they were stated by themselves."""
+        return self.asked.name if isinstance(self.asked, Scenario) else ""
 
     @property
     def sentence(self) -> str:
@@ -249,12 +265,7 @@ class Risky:
         ``dimensions``, ``keys`` and ``combinations`` are totals. ``unsafe`` shows values and ``records`` shows records:
         both are confidential.
         """
-        table = table_of(self, part)
-        if self.frame_type == "pyarrow":
-            return table
-        import narwhals as nw
-
-        return nw.from_arrow(table, backend=self.frame_type).to_native()  # type: ignore[arg-type]
+        return to_frame_type(table_of(self, part), self.frame_type)
 
     def _values(self, keys: Names, rows: Rows) -> list[list[str | None]]:
         """Return the values of some records as texts."""
@@ -265,28 +276,21 @@ class Risky:
     def as_dict(self) -> dict[str, Any]:
         """Return the totals as plain values."""
         return {
+            **({"scenario": self.scenario, "note": self.note} if self.scenario else {}),
             "records": self.records,
             "protected": self.asked.protected,
             "unsafe_records": self.unsafe_records,
             "unsafe_combinations": self.unsafe,
             "by_dimension": {str(size): number for size, number in self.by_dimension.items()},
-            "keys": [{"key": k.key, "records": k.records, "alone": k.alone} for k in self.keys],
-            "combinations": [
-                {
-                    "keys": list(c.keys),
-                    "tolerance": c.tolerance,
-                    "occupied": c.occupied,
-                    "unsafe": c.unsafe,
-                    "records": c.records,
-                }
-                for c in self.combinations
-            ],
+            "keys": [asdict(each) for each in self.keys],
+            "combinations": [{**asdict(each), "keys": list(each.keys)} for each in self.combinations],
         }
 
     def __repr__(self) -> str:
         by_size = ", ".join(f"{number:,} of {size}" for size, number in self.by_dimension.items())
         worst = sorted((each for each in self.keys if each.records), key=lambda each: -each.records)
-        lines = [f"<Risky: {self.sentence}"]
+        lines = [f"<Risky: {f'{self.scenario}: ' if self.scenario else ''}{self.sentence}"]
+        lines += [f"  {self.note}"] if self.note else []
         lines += [f"  by number of keys: {by_size}"] if len(self.by_dimension) > 1 else []
         lines += [
             f"  {each.key}: {plural(each.records, 'record')}, {each.alone:,} safe without it" for each in worst[:_SHOWN]
@@ -305,6 +309,8 @@ def risky(data: Microdata, combinations: Any) -> Risky:
     ({1: 1, 2: 1}, [2], [{'keys': ['Town'], 'values': ['b'], 'count': 1}])
     """
     asked = as_combinations(combinations)
+    if isinstance(asked, Scenario) and asked.unit == "household":
+        return _find_households(data, asked)
     stated = check_combinations(asked, data.schema, records=len(data))
     names = tuple(dict.fromkeys(name for keys, _ in stated for name in keys))
     classes = key_classes(data, names, missing=asked.missing, weight=asked.weight)
@@ -333,6 +339,40 @@ def risky(data: Microdata, combinations: Any) -> Risky:
         _classes=classes,
         _unsafe_classes=unsafe,
         _cells=tuple(cells),
+    )
+
+
+def find_under(data: Microdata, resolved: Resolved) -> Risky:
+    """Find the unsafe combinations under a scenario, by the keys that the file has; none if all are gone."""
+    left = resolved.scenario.without(resolved.gone)
+    if left is None:
+        return _find_none(data, resolved)
+    found = risky(data, left)
+    told = resolved.note, describe_numbers(data, (*resolved.numeric, *resolved.dates))
+    return replace(found, note=" ".join(filter(None, told)))
+
+
+def _find_households(data: Microdata, scenario: Scenario) -> Risky:
+    """Find the unsafe combinations of households, by their own keys and the multisets of their members' keys."""
+    require_household(data.schema)
+    check_combinations(scenario, data.schema, records=len(data))
+    households, combinations = combine_households(data, scenario, find_households(data))
+    return replace(risky(households, combinations), asked=scenario)
+
+
+def _find_none(data: Microdata, resolved: Resolved) -> Risky:
+    return Risky(
+        asked=resolved.scenario,
+        records=len(data),
+        unsafe_records=0,
+        combinations=(),
+        keys=(),
+        note=resolved.note,
+        _data=data,
+        _names=(),
+        _classes=group_records([np.zeros(len(data), np.uint8)], [1], [0]),
+        _unsafe_classes=np.zeros(1, np.bool_),
+        _cells=(),
     )
 
 

@@ -18,8 +18,8 @@ from safeswap.arrays.compiled import njit
 from safeswap.arrays.types import Floats, Int64s
 from safeswap.arrays.wildcards import matching_sizes
 from safeswap.errors import SpecError
-from safeswap.measures.key_cells import KeyCells, key_cells
-from safeswap.measures.risk.key_measure import KeyMeasure
+from safeswap.measures.households import compare_households, tell_unit
+from safeswap.measures.key_cells import KeyCells, KeyMeasure, check_keys, key_cells
 from safeswap.model.combination import Missing
 from safeswap.model.microdata import Microdata
 from safeswap.model.score import Axis, Comparison, Score
@@ -481,6 +481,12 @@ class Suda2(KeyMeasure):
     figure: Annotated[
         Literal["share", "dis"], Field(description="the share of special uniques, or the mean DIS score of all records")
     ] = "share"
+
+    def score_households(self, comparison: Comparison) -> Score:
+        """Score the file of households, described by their own keys and, for each key of members, by its multiset."""
+        keys = check_keys(comparison.after, self._names(comparison))
+        seen = compare_households(comparison, keys, jointly=False)
+        return tell_unit(self.model_copy(update={"keys": ()}).score(seen), len(seen.after))
 
     def score(self, comparison: Comparison) -> Score:
         """Score the file; the detail has the minimal uniques by number of keys."""

@@ -22,7 +22,8 @@ from safeswap.measures.base import (
     left_out_note_of,
     recoding_note,
 )
-from safeswap.measures.tables import distortion_tables
+from safeswap.measures.tables import cross_table, distortion_tables
+from safeswap.measures.weighted import WeightedMeasure, weight_changed
 from safeswap.model.score import Axis, Comparison, CountedCells, Score
 from safeswap.model.text import plural
 
@@ -33,6 +34,9 @@ MOST_TABLES = 1_000
 """Maximum number of two-way tables in the detail of a joint measure; ``distortion_tables`` lists them all."""
 
 GOMATAM_KARR = "Gomatam & Karr (2003), Distortion Measures for Categorical Data Swapping, NISS report 131"
+
+KEPT_BY_SWAPS = " A swap keeps the counts of every single attribute: this figure cannot see it."
+"""Where one-way tables are blind."""
 
 _TABLES_OF = {1: "one-way", 2: "two-way", 3: "three-way"}
 
@@ -49,12 +53,16 @@ class DistortionMeasure(ParametricMeasure):
     def _names(self, comparison: Comparison) -> tuple[str, ...]:
         return choose_attributes(comparison, self.attributes)
 
-    def _tables(self, comparison: Comparison, names: tuple[str, ...], ways: int) -> pa.Table:
-        table = distortion_tables(comparison, ways=ways, measures=[self.name], attributes=names)
+
+class WeighableMeasure(WeightedMeasure, DistortionMeasure):
+    """A measure of tables: of sums of the weight where there is one, else of counts."""
+
+    def _tables_by(self, comparison: Comparison, names: tuple[str, ...], ways: int, weight: str) -> pa.Table:
+        table = distortion_tables(comparison, ways=ways, measures=[self.name], attributes=names, weight=weight)
         return table.rename_columns(["attributes", "changed", "value"])
 
 
-class JointDistortion(DistortionMeasure):
+class JointDistortion(WeighableMeasure):
     """A divergence of cell counts, over all attributes jointly or over every small table.
 
     The mean over tables is of magnitudes: changes in opposite directions do not cancel.
@@ -68,20 +76,19 @@ class JointDistortion(DistortionMeasure):
         Field(ge=1, le=3, description="mean over all tables of 1, 2 or 3 attributes instead of all jointly"),
     ] = None
 
-    def score(self, comparison: Comparison) -> Score:
+    def _score_by(self, comparison: Comparison, weight: str) -> Score:
         """Score the masking; the detail lists the tables behind the figure."""
         names = self._names(comparison)
         if self.ways is not None:
-            detail = self._tables(comparison, names, self.ways)
+            detail = self._tables_by(comparison, names, self.ways, weight)
             value, signed = mean_changes(detail)
             over = f"on average over {plural(detail.num_rows, f'{_TABLES_OF[self.ways]} table')}"
-            meaning = self._mean_meaning(value, signed, over)
+            meaning = self._mean_meaning(value, signed, over) + (KEPT_BY_SWAPS if self.ways == 1 and not weight else "")
         else:
-            value = self._joint(comparison, names)
-            detail = self._joint_detail(comparison, names, value)
+            value = self._joint(comparison, names, weight)
+            detail = self._joint_detail(comparison, names, value, weight)
             meaning = self._meaning(value, f"in the joint table of {_name_attributes(names)}")
-        sentence = meaning + name_worst(detail) + left_out_note(comparison, names)
-        sentence += recoding_note(comparison, names)
+        sentence = meaning + name_worst(detail) + left_out_note(comparison, names) + recoding_note(comparison, names)
         return self._score(value, sentence, names, detail)
 
     def find_obstacle(self, comparison: Comparison) -> str:
@@ -91,7 +98,7 @@ class JointDistortion(DistortionMeasure):
     @property
     def small(self) -> int | None:
         """1, since sizes of small cells do not matter; None if tables of fewer attributes need records."""
-        return None if self.attributes or self.ways is not None else 1
+        return None if self.attributes or self.ways is not None or (self.weighted and self.weight) else 1
 
     def score_counts(self, counted: CountedCells) -> Score:
         """Score from counts alone; the detail has only the joint table."""
@@ -100,6 +107,8 @@ class JointDistortion(DistortionMeasure):
         sentence = self._meaning(value, f"in the joint table of {_name_attributes(names)}") + left_out_note_of(
             counted.schema, names
         )
+        if self.weighted and counted.schema.weight is not None:
+            sentence += f" Counts of records, not weighted by {counted.schema.weight.name}."
         return self._score(value, sentence, names, _joint_row(names, value, changed=bool(counted.changed)))
 
     @abstractmethod
@@ -114,20 +123,29 @@ class JointDistortion(DistortionMeasure):
         """Describe the mean magnitude in plain words; ``signed`` is the mean of the signed changes."""
         return self._meaning(value, over)
 
-    def _joint(self, comparison: Comparison, names: tuple[str, ...]) -> float:
-        if not any(align(comparison, name).changed for name in names):
+    def _joint(self, comparison: Comparison, names: tuple[str, ...], weight: str) -> float:
+        if not self._is_changed(comparison, names, weight):
             return 0.0
+        if weight:
+            from safeswap.arrays.cells import JointCounts
+
+            sums = cross_table(comparison, names, weight=weight)
+            codes = np.arange(len(sums.before), dtype=np.uint64)
+            return self._divergence(JointCounts(codes, sums.before, sums.after, len(codes)))
         return self._divergence(changed_counts(comparison, names))
 
-    def _joint_detail(self, comparison: Comparison, names: tuple[str, ...], value: float) -> pa.Table:
-        changed = any(align(comparison, name).changed for name in names)
-        table = _joint_row(names, value, changed=changed)
+    @staticmethod
+    def _is_changed(comparison: Comparison, names: tuple[str, ...], weight: str) -> bool:
+        return any(align(comparison, name).changed for name in names) or weight_changed(comparison, weight)
+
+    def _joint_detail(self, comparison: Comparison, names: tuple[str, ...], value: float, weight: str) -> pa.Table:
+        table = _joint_row(names, value, changed=self._is_changed(comparison, names, weight))
         if len(names) < 3 or comb(len(names), 2) > MOST_TABLES:
             return table
-        return pa.concat_tables([table, self._tables(comparison, names, 2)])
+        return pa.concat_tables([table, self._tables_by(comparison, names, 2, weight)])
 
 
-class AssociationChange(DistortionMeasure):
+class AssociationChange(WeighableMeasure):
     """The change of a measure of association: its mean magnitude over all two-way tables."""
 
     signed: ClassVar[bool] = True
@@ -142,7 +160,7 @@ class AssociationChange(DistortionMeasure):
         """Return why these tables say nothing: there are none, or masking changed numbers only."""
         return categorical_obstacle(comparison, self.attributes, least=2)
 
-    def score(self, comparison: Comparison) -> Score:
+    def _score_by(self, comparison: Comparison, weight: str) -> Score:
         """Score the masking; the detail has one row per two-way table, with its sign."""
         names = self._names(comparison)
         if len(names) < 2:
@@ -151,7 +169,7 @@ class AssociationChange(DistortionMeasure):
                 code="bad-ways",
                 hint="name at least two attributes",
             )
-        detail = self._tables(comparison, names, 2)
+        detail = self._tables_by(comparison, names, 2, weight)
         value, signed = mean_changes(detail)
         sentence = self._meaning(value, signed, detail.num_rows) + name_worst(detail) + left_out_note(comparison, names)
         sentence += recoding_note(comparison, names)

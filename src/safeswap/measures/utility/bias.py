@@ -16,7 +16,6 @@ import pyarrow as pa
 from pydantic import Field
 
 from safeswap.arrays import bias, cells, sparse
-from safeswap.arrays import bias as spread
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Codes, Floats, Rows
 from safeswap.errors import SpecError
@@ -117,11 +116,11 @@ class BiasBounds:
     upper: float
 
     def protects(self, percentage: float) -> bool:
-        """Whether the records that took part are disturbed enough."""
+        """Return whether the records that took part are disturbed enough."""
         return percentage > self.lower
 
     def is_useful(self, percentage: float) -> bool:
-        """Whether the item is disturbed little enough."""
+        """Return whether the item is disturbed little enough."""
         return percentage < self.upper
 
 
@@ -132,8 +131,6 @@ def bias_bounds(p: float, f: float, *, swapped: int, records: int, mean: float, 
     >>> round(bounds.lower, 2), round(bounds.upper, 2), bounds.protects(17.95) and bounds.is_useful(17.95)
     (0.09, 20.67, True)
     """
-    from safeswap.arrays import bias
-
     if mean == 0 or records == 0:
         raise SpecError(
             "percentage bias is relative to the mean, which is zero or not there",
@@ -156,12 +153,12 @@ class Verdict:
 
     @property
     def protected(self) -> bool:
-        """Whether the records that took part are disturbed enough."""
+        """Return whether the records that took part are disturbed enough."""
         return self.bounds.protects(self.percentage)
 
     @property
     def useful(self) -> bool:
-        """Whether the item is disturbed little enough."""
+        """Return whether the item is disturbed little enough."""
         return self.bounds.is_useful(self.percentage)
 
     @property
@@ -196,6 +193,10 @@ class BiasReport:
         """Return the figure computed record by record."""
         return next(f.percentage for f in self.figures if f.variable == variable and f.reading == "pointwise")
 
+    def percentage(self, variable: str, reading: Reading) -> float:
+        """Return the figure of one reading: record by record, or the mean over the levels."""
+        return self.pointwise(variable) if reading == "pointwise" else self.average(variable)
+
     def verdicts(self, p: float = 10, f: float = 0.01, *, reading: Reading = "pointwise") -> tuple[Verdict, ...]:
         """Judge each item with a non-zero mean: protected enough? useful enough?
 
@@ -204,7 +205,7 @@ class BiasReport:
         return tuple(
             Verdict(
                 variable=variable,
-                percentage=self.pointwise(variable) if reading == "pointwise" else self.average(variable),
+                percentage=self.percentage(variable, reading),
                 bounds=bias_bounds(p, f, swapped=self.swapped, records=self.records, mean=mean, deviation=deviation),
             )
             for variable, mean, deviation in self.moments
@@ -259,7 +260,7 @@ def percentage_bias(
     if isinstance(before, Masked):
         masked = before
         before, after = masked.original, masked.data
-        occupant = occupants_by_audit(masked.audit.exchanges, len(before))
+        occupant = occupants_by_audit(masked.audit.all_exchanges, len(before))
         touched = masked.audit.touched()
     if after is None:
         raise SpecError("there is nothing to compare with", code="nothing-to-compare", hint="give the masked file too")
@@ -296,7 +297,7 @@ def bias_report(
         figures += _compare_pointwise(comparison, keys, values, occupant)
     figures.sort(key=lambda figure: items.index(figure.variable))
     whole = np.zeros(len(comparison.before), dtype=np.uint8)
-    moments = {name: spread.moments(whole, 1, before)[0] for name, (before, _) in values.items()}
+    moments = {name: bias.moments(whole, 1, before)[0] for name, (before, _) in values.items()}
     return BiasReport(
         figures=tuple(figures),
         swapped=_count_swapped(comparison, values),
@@ -329,7 +330,7 @@ def _compare_level(comparison: Comparison, level: Names, values: Values) -> list
         if moved or _has_changed(before, after):
             classes = classes or _classes(comparison, level, moved=moved)
             was, now, number = classes
-            first, second = spread.moments(was, number, before), spread.moments(now, number, after)
+            first, second = bias.moments(was, number, before), bias.moments(now, number, after)
             value, gone = bias.between_classes(was, now, before, first, second)
         found.append(_figure(name, "class", level, value, of=before, gone=gone))
     return found
@@ -381,10 +382,8 @@ def _count_swapped(comparison: Comparison, values: Values) -> int:
     if comparison.touched is not None:
         return int(np.count_nonzero(comparison.touched))
     flags = np.zeros(len(comparison.before), dtype=np.bool_)
-    for name in comparison.before.schema.categorical:
-        column = align(comparison, name)
-        if column.changed:
-            flags |= column.before != column.after
+    categorical = comparison.before.schema.categorical
+    flags[_changed_rows(comparison, [name for name in categorical if align(comparison, name).changed])] = True
     for before, after in values.values():
         flags |= (before != after) & ~(np.isnan(before) & np.isnan(after))
     return int(np.count_nonzero(flags))
@@ -417,21 +416,18 @@ class PercentageBias(ParametricMeasure):
 
     def score(self, comparison: Comparison) -> Score:
         """Score the masking with a verdict; the detail has one row per item and level."""
-
         keys = choose_attributes(comparison, self.keys)
         report = bias_report(comparison, self.variables, keys, readings=(self.reading,))
-        known = [v for v in report.variables if not np.isnan(self._value(report, v))]
+        found = {variable: report.percentage(variable, self.reading) for variable in report.variables}
+        known = [variable for variable, value in found.items() if not np.isnan(value)]
         if not known:
             raise SpecError(
                 "percentage bias is relative to the mean, and no item has a mean other than zero",
                 code="no-mean",
                 hint="name other variables",
             )
-        value = float(np.mean([self._value(report, variable) for variable in known]))
+        value = float(np.mean([found[variable] for variable in known]))
         return self._score(value, self._meaning(value, report, known), tuple(known), report.table())
-
-    def _value(self, report: BiasReport, variable: str) -> float:
-        return report.pointwise(variable) if self.reading == "pointwise" else report.average(variable)
 
     def _meaning(self, value: float, report: BiasReport, known: list[str]) -> str:
         what = "the value in a record's place" if self.reading == "pointwise" else "the mean of a record's class"

@@ -8,12 +8,10 @@ import numpy as np
 import pyarrow as pa
 
 from safeswap.arrays import cells, information
-from safeswap.errors import SpecError
 from safeswap.measures.aligned import require_same_records
-from safeswap.measures.base import Situation
+from safeswap.measures.base import Situation, require_cells
 from safeswap.measures.utility.base import DistortionMeasure
 from safeswap.model.columns import missing_codes
-from safeswap.model.schema import Kind
 from safeswap.model.score import Comparison, Score
 from safeswap.model.text import plural
 
@@ -58,21 +56,7 @@ class InformationLoss(DistortionMeasure):
         stated = self.attributes or (comparison.attributes if comparison.attributes != before.categorical else ())
         recoded = [a.name for a in after.attributes if a.name in before and a.kind.is_categorical]
         names = stated or tuple(n for n in before.names if before[n].kind.is_categorical or n in recoded)
-        for name in names:
-            if before[name].kind is Kind.IDENTIFIER:
-                raise SpecError(
-                    f"{name!r} is the identifier and tells nothing about its record",
-                    code="identifier-in-measure",
-                    hint="leave it out of the attributes to compare",
-                    attribute=name,
-                )
-        if not names:
-            raise SpecError(
-                "there is no categorical attribute to measure",
-                code="no-categorical-attribute",
-                hint="describe some attributes as nominal or ordinal, or name the attributes to compare",
-            )
-        return names
+        return require_cells(before, names)
 
 
 def _measure_attribute(comparison: Comparison, name: str) -> dict[str, Any]:

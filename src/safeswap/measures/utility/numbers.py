@@ -24,14 +24,15 @@ from pydantic import Field
 from safeswap.arrays.types import Floats
 from safeswap.errors import SpecError
 from safeswap.measures.aligned import changed_names
-from safeswap.measures.base import AttributeNames, ParametricMeasure, Situation, numeric_names
+from safeswap.measures.base import AttributeNames, Situation, numeric_names
+from safeswap.measures.weighted import WeightedMeasure, masses
 from safeswap.model.numeric_column import finite_numbers
 from safeswap.model.score import Axis, Comparison, Score
 
 Sides = tuple[Floats, Floats]
 
 
-class NumberChange(ParametricMeasure):
+class NumberChange(WeightedMeasure):
     """The mean magnitude of the changes of a statistic of numeric attributes, with one row per change."""
 
     axis: ClassVar[Axis] = Axis.DISTORTION
@@ -52,14 +53,15 @@ class NumberChange(ParametricMeasure):
         changed = changed_names(comparison)
         return "" if not changed or changed.intersection(names) else "masking changed no numeric attribute"
 
-    def score(self, comparison: Comparison) -> Score:
+    def _score_by(self, comparison: Comparison, weight: str) -> Score:
         """Score the masking; the detail has one row per attribute or pair, with the sign."""
+        weights = masses(comparison, weight)
         names = self._names(comparison)
         columns = {name: _sides(comparison, name) for name in names}
         rows: list[dict[str, Any]] = []
         for chosen in combinations(names, self.together):
             with np.errstate(all="ignore"):  # no spread, no figure
-                change = self._change(*(columns[name] for name in chosen))
+                change = self._change(weights, *(columns[name] for name in chosen))
             if np.isfinite(change):
                 rows.append({"attributes": list(chosen), "value": float(change)})
         if not rows:
@@ -72,11 +74,13 @@ class NumberChange(ParametricMeasure):
         seen = {name for row in rows for name in row["attributes"]}
         known = tuple(name for name in names if name in seen)
         sentence = self._meaning(value, len(rows)) + self._name_largest(rows) + _unmeasured_note(names, known)
+        if self.together == 1 and not weight:
+            sentence += " Over the whole file, exchanged values keep it: this figure cannot see a swap."
         types = pa.schema([("attributes", pa.list_(pa.string())), ("value", pa.float64())])
         return self._score(value, sentence, known, pa.Table.from_pylist(rows, schema=types))
 
     @abstractmethod
-    def _change(self, *sides: Sides) -> float:
+    def _change(self, weights: Sides, *sides: Sides) -> float:
         """Return the signed change; not finite where the figure is not defined."""
 
     @abstractmethod
@@ -106,9 +110,11 @@ class MeanChange(NumberChange):
     name: ClassVar[str] = "mean_change"
     title: ClassVar[str] = "change of means"
 
-    def _change(self, *sides: Sides) -> float:
-        before, after = _known(sides[0])
-        return float((after.mean() - before.mean()) / _spread(before)) if len(before) and len(after) else np.nan
+    def _change(self, weights: Sides, *sides: Sides) -> float:
+        (before, mass), (after, mass_after) = _known(sides[0], weights)
+        if not len(before) or not len(after):
+            return np.nan
+        return float((_mean(after, mass_after) - _mean(before, mass)) / _spread(before, mass))
 
     def _meaning(self, value: float, number: int) -> str:
         return f"Means moved by {value:.4f} standard deviations on average over {_attributes(number)}, up or down."
@@ -124,9 +130,11 @@ class DeviationChange(NumberChange):
     name: ClassVar[str] = "deviation_change"
     title: ClassVar[str] = "change of standard deviations"
 
-    def _change(self, *sides: Sides) -> float:
-        before, after = _known(sides[0])
-        return float(_spread(after) / _spread(before) - 1) if len(before) and len(after) else np.nan
+    def _change(self, weights: Sides, *sides: Sides) -> float:
+        (before, mass), (after, mass_after) = _known(sides[0], weights)
+        if not len(before) or not len(after):
+            return np.nan
+        return float(_spread(after, mass_after) / _spread(before, mass) - 1)
 
     def _meaning(self, value: float, number: int) -> str:
         return f"Standard deviations changed by {value:.2%} on average over {_attributes(number)}, up or down."
@@ -144,9 +152,9 @@ class CorrelationChange(NumberChange):
     together: ClassVar[int] = 2
     lacking: ClassVar[str] = "no two numeric attributes vary"
 
-    def _change(self, *sides: Sides) -> float:
+    def _change(self, weights: Sides, *sides: Sides) -> float:
         (before, after), (other_before, other_after) = sides
-        return _correlation(after, other_after) - _correlation(before, other_before)
+        return _correlation(after, other_after, weights[1]) - _correlation(before, other_before, weights[0])
 
     def _meaning(self, value: float, number: int) -> str:
         pairs = "one pair" if number == 1 else f"{number:,} pairs"
@@ -160,24 +168,35 @@ def _sides(comparison: Comparison, name: str) -> Sides:
     return (before / largest, after / largest) if largest > 0 else (before, after)
 
 
-def _known(sides: Sides) -> Sides:
-    before, after = sides
-    return before[~np.isnan(before)], after[~np.isnan(after)]
+def _known(sides: Sides, weights: Sides) -> tuple[Sides, Sides]:
+    """Return the values that are not missing, with their weights, before and after."""
+    one, other = ((side[~np.isnan(side)], mass[~np.isnan(side)]) for side, mass in zip(sides, weights, strict=True))
+    return one, other
 
 
-def _spread(values: Floats) -> np.float64:
+def _mean(values: Floats, weights: Floats) -> np.float64:
+    """Return the weighted mean; of equal weights the plain one, to the last digit."""
+    if weights.max() == weights.min():
+        return np.float64(values.mean())
+    return np.float64(weights @ values / weights.sum())
+
+
+def _spread(values: Floats, weights: Floats) -> np.float64:
     """Return the standard deviation, exactly 0 if all values are equal."""
-    return np.float64(values.std() if values.max() > values.min() else 0.0)
+    if values.max() == values.min():
+        return np.float64(0.0)
+    return np.float64(np.sqrt(_mean((values - _mean(values, weights)) ** 2, weights)))
 
 
-def _correlation(one: Floats, other: Floats) -> float:
+def _correlation(one: Floats, other: Floats, weights: Floats) -> float:
     """Return Pearson's correlation over the records with both values; NaN if one of them is constant."""
     both = ~(np.isnan(one) | np.isnan(other))
-    x, y = one[both], other[both]
-    if len(x) < 2 or not _spread(x) or not _spread(y):
+    x, y, mass = one[both], other[both], weights[both]
+    if len(x) < 2 or x.max() == x.min() or y.max() == y.min():
         return np.nan
-    x, y = x - x.mean(), y - y.mean()
-    return float((x @ y) / (np.sqrt(x @ x) * np.sqrt(y @ y)))
+    x, y = x - _mean(x, mass), y - _mean(y, mass)
+    mass = mass / mass.max()  # no overflow, and 1 where all are equal
+    return float((mass * x @ y) / (np.sqrt(mass * x @ x) * np.sqrt(mass * y @ y)))
 
 
 def _attributes(number: int) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -17,8 +16,9 @@ from safeswap.arrays.names import Names
 from safeswap.arrays.types import Identity
 from safeswap.engines.base import Cells, Records
 from safeswap.engines.identity import record_identity
-from safeswap.errors import InfeasibleError, InputError, SpecError
+from safeswap.errors import InfeasibleError, InputError
 from safeswap.methods.edit_1990.spec import Edit1990Spec
+from safeswap.methods.exchange import MISSING_KEYS, refuse_missing, require_categorical
 from safeswap.model.columns import missing_codes
 from safeswap.model.geography import not_nested_error
 from safeswap.model.microdata import Microdata
@@ -91,13 +91,18 @@ def check_records(records: Records, spec: Edit1990Spec) -> Areas:
     do not nest, and areas that have nobody to exchange with.
     """
     schema = records.schema
-    _check_kinds(schema, spec)
+    require_categorical(schema, spec.keys, what="a key", code="key-not-categorical")
+    require_categorical(schema, spec.geography, what="a level of the geography", code="not-geography")
     # One count by the whole geography: those by a level are margins of it, and much smaller than the file.
     keys = tuple(name for name in spec.keys if name not in spec.geography)
     blocks, *by_key = records.count(spec.geography, *((name,) for name in keys))
     levels = _margins(blocks, spec.geography)
     counted = {**levels, **dict(zip(keys, by_key, strict=True))}
-    _check_complete(lambda name: _count_missing(counted[name], name, schema), spec)
+    missing = {name: _count_missing(cells, name, schema) for name, cells in counted.items()}
+    levels_missing = {name: missing[name] for name in spec.geography}
+    refuse_missing(levels_missing, code="missing-geography", hint="give every household all of its codes")
+    if spec.missing_keys == "refuse":
+        refuse_missing({name: missing[name] for name in spec.keys}, code="missing-keys", hint=MISSING_KEYS)
     for attribute in schema.iter_kind(Kind.HOUSEHOLD):
         if not records.is_unique(attribute.name):
             raise _household_repeats(attribute.name)
@@ -197,35 +202,3 @@ def _household_repeats(name: str) -> InputError:
         hint="give a file of households, with the persons counted by their characteristics",
         attribute=name,
     )
-
-
-def _check_kinds(schema: Schema, spec: Edit1990Spec) -> None:
-    for name in spec.keys:
-        _check_categorical(schema, name, what="a key", code="key-not-categorical")
-    for name in spec.geography:
-        _check_categorical(schema, name, what="a level of the geography", code="not-geography")
-
-
-def _check_categorical(schema: Schema, name: str, *, what: str, code: str) -> None:
-    kind = schema[name].kind
-    if not kind.is_categorical:
-        raise SpecError(
-            f"{name!r} is {kind.value}: {what} is categorical",
-            code=code,
-            hint="a count such as the number of persons is ordinal: describe it so; recode a continuous item to ranges",
-            attribute=name,
-        )
-
-
-def _check_complete(missing: Callable[[str], int], spec: Edit1990Spec) -> None:
-    _refuse_missing(missing, spec.geography, code="missing-geography", hint="give every household all of its codes")
-    if spec.missing_keys == "refuse":
-        hint = 'edit or impute them first, or say missing_keys="level" to take missing as a value of its own'
-        _refuse_missing(missing, spec.keys, code="missing-keys", hint=hint)
-
-
-def _refuse_missing(missing: Callable[[str], int], names: Names, *, code: str, hint: str) -> None:
-    counts = {name: count for name in names if (count := missing(name))}
-    if counts:
-        listed = ", ".join(f"{name} ({plural(count, 'record')})" for name, count in counts.items())
-        raise InputError(f"there are missing values in {listed}", code=code, hint=hint, records=counts)

@@ -19,18 +19,13 @@ from safeswap.arrays.types import Rows
 from safeswap.engines.base import DRAW, Drawn, Ends, Move, Records, Table
 from safeswap.engines.memory import MemoryRecords, MemoryTable
 from safeswap.errors import InfeasibleError
-from safeswap.methods.edit_1990.areas import (
-    HouseholdAreas,
-    Remedy,
-    expected_moved,
-    household_areas,
-    list_remedies,
-)
+from safeswap.methods.edit_1990.areas import HouseholdAreas, Remedy, expected_moved, household_areas, list_remedies
 from safeswap.methods.edit_1990.checks import check_records
 from safeswap.methods.edit_1990.same_key import RESERVED_FROM, SameKeyPartners, Sampling, draw_limit
 from safeswap.methods.edit_1990.spec import Edit1990Spec
 from safeswap.methods.exchange import Columns, Described, ExchangingMethod
 from safeswap.model.audit import Facts
+from safeswap.model.effect import Effect, Permuted
 from safeswap.model.invariant import (
     ChangedRecords,
     DisjointPairs,
@@ -167,6 +162,10 @@ class Edit1990(ExchangingMethod):
             facts = Facts(counts, diagnosis=lambda: _describe_remedies(_find_remedies(records, spec, found)))
         pairs = found.pairs("first", "mate", ("outside", DRAW))
         return Drawn(plan=plan, moves=(Move(spec.exchanged, pairs),), made=made, facts=facts)
+
+    def effects(self, schema: Schema, spec: Edit1990Spec) -> tuple[Effect, ...]:
+        """Return that the geography moved between households that match."""
+        return (Permuted(spec.exchanged, spec.matched),)
 
     def invariants(self, data: Described, spec: Edit1990Spec) -> tuple[Invariant, ...]:
         """Promise counts by the keys in every area of every level, and that only the geography moves."""

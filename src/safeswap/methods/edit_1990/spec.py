@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from safeswap.arrays.names import Names
-from safeswap.model.spec import GeographyCodes, MaskSpec, MissingKeys, refuse_repeats
+from safeswap.model.scenario import ScenarioName, fill_in
+from safeswap.model.spec import CATEGORIES, GeographyCodes, MaskSpec, MissingKeys, refuse_repeats, takes
 
 
 class Edit1990Spec(MaskSpec):
@@ -25,15 +26,35 @@ class Edit1990Spec(MaskSpec):
 
     method: ClassVar[str] = "edit_1990"
 
-    keys: Annotated[Names, Field(min_length=1, description="key characteristics, equal in both households of a pair")]
-    geography: Annotated[Names, Field(min_length=2, description="levels of the geography, from coarse to fine")]
+    keys: Annotated[
+        Names,
+        Field(
+            min_length=1,
+            description="key characteristics, equal in both households of a pair",
+            json_schema_extra=takes(*CATEGORIES),
+        ),
+    ]
+    geography: Annotated[
+        Names,
+        Field(
+            min_length=2,
+            description="levels of the geography, from coarse to fine",
+            json_schema_extra=takes("geography", ordered=True),
+        ),
+    ]
     within: Annotated[
         str | None,
-        Field(description="level across whose areas nothing is exchanged; default: the coarsest"),
+        Field(
+            description="level across whose areas nothing is exchanged; default: the coarsest",
+            json_schema_extra=takes("geography"),
+        ),
     ] = None
     across: Annotated[
         str | None,
-        Field(description="level in whose areas the households of a pair differ; default: the one after within"),
+        Field(
+            description="level in whose areas the households of a pair differ; default: the one after within",
+            json_schema_extra=takes("geography"),
+        ),
     ] = None
     rate: Annotated[
         float,
@@ -58,6 +79,12 @@ class Edit1990Spec(MaskSpec):
         Literal["report", "error"],
         Field(description="sampled households without a partner: report how many, or refuse"),
     ] = "report"
+    scenario: ScenarioName = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _reads_scenario(cls, values: Any) -> Any:
+        return fill_in(values, keys="names")
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Edit1990Spec:

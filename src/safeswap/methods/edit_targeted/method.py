@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Flags, Int64s
 from safeswap.engines.base import Drawn, Move, Need, Records
-from safeswap.errors import InputError, SpecError
+from safeswap.errors import SpecError
 from safeswap.methods.edit_targeted.classes import SortedClasses, Walked, identifier_order, letter_walk, sort_classes
 from safeswap.methods.edit_targeted.keyed_walk import (
     CellLabels,
@@ -28,9 +28,17 @@ from safeswap.methods.edit_targeted.keyed_walk import (
 )
 from safeswap.methods.edit_targeted.near_optimal import near_optimal_order
 from safeswap.methods.edit_targeted.promises import LEFT, TreatedClasses
-from safeswap.methods.exchange import Columns, Described, ExchangingMethod
+from safeswap.methods.exchange import (
+    MISSING_KEYS,
+    Columns,
+    Described,
+    ExchangingMethod,
+    refuse_missing,
+    require_categorical,
+)
+from safeswap.model.audit import move_within
 from safeswap.model.columns import missing_codes
-from safeswap.model.evidence import swap_pairs
+from safeswap.model.effect import Effect, Permuted
 from safeswap.model.geography import check_nesting, geography_levels
 from safeswap.model.invariant import (
     ChangedRecords,
@@ -46,8 +54,9 @@ from safeswap.model.invariant import (
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
 from safeswap.model.plan import Plan
+from safeswap.model.scenario import ScenarioName, fill_in
 from safeswap.model.schema import Kind, Schema
-from safeswap.model.spec import GeographyCodes, MaskSpec, MissingKeys, refuse_repeats
+from safeswap.model.spec import CATEGORIES, GeographyCodes, MaskSpec, MissingKeys, refuse_repeats, takes
 from safeswap.model.text import plural
 
 EXCHANGES = ("geography", "continuous", "categorical")
@@ -70,7 +79,14 @@ class EditTargetedSpec(MaskSpec):
 
     method: ClassVar[str] = "edit_targeted"
 
-    keys: Annotated[Names, Field(min_length=1, description="key variables, in the order in which the file is sorted")]
+    keys: Annotated[
+        Names,
+        Field(
+            min_length=1,
+            description="key variables, in the order in which the file is sorted",
+            json_schema_extra=takes(*CATEGORIES, ordered=True),
+        ),
+    ]
     exchange: Annotated[
         Literal["geography", "continuous", "categorical"],
         BeforeValidator(_accept_number),
@@ -80,19 +96,37 @@ class EditTargetedSpec(MaskSpec):
         ),
     ] = "geography"
     geography: Annotated[
-        Names, Field(description="geographic codes to exchange, from coarse to fine; default: all")
+        Names,
+        Field(
+            description="geographic codes to exchange, from coarse to fine; default: all",
+            json_schema_extra=takes("geography", ordered=True),
+        ),
     ] = ()
     geography_codes: GeographyCodes = "unique"
-    continuous: Annotated[Names, Field(description="continuous items to exchange; default: all numeric ones")] = ()
+    continuous: Annotated[
+        Names,
+        Field(
+            description="continuous items to exchange; default: all numeric ones", json_schema_extra=takes("numeric")
+        ),
+    ] = ()
     within: Annotated[
-        Names, Field(description="attributes, such as the state, across whose values nothing is exchanged")
+        Names,
+        Field(
+            description="attributes, such as the state, across whose values nothing is exchanged",
+            json_schema_extra=takes(*CATEGORIES),
+        ),
     ] = ()
     tolerance: Annotated[int, Field(ge=2, description="Q: a combination of the keys with fewer records is treated")] = 3
     order: Annotated[
         Literal["given", "near_optimal"],
         Field(description="sort by the keys as given, or in the order that disturbs order_by least"),
     ] = "given"
-    order_by: Annotated[Names, Field(description="continuous items for which a near-optimal order is sought")] = ()
+    order_by: Annotated[
+        Names,
+        Field(
+            description="continuous items for which a near-optimal order is sought", json_schema_extra=takes("numeric")
+        ),
+    ] = ()
     variant: Annotated[
         Literal["keyed", "letter"],
         Field(description="keyed: for release; letter: as printed; anyone can replay it, so never for release"),
@@ -104,6 +138,12 @@ class EditTargetedSpec(MaskSpec):
         float, Field(gt=0, le=1, description="share of the combinations below tolerance to treat")
     ] = 1.0
     missing_keys: MissingKeys = "refuse"
+    scenario: ScenarioName = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _reads_scenario(cls, values: Any) -> Any:
+        return fill_in(values, keys="names", tolerance="least")
 
     @model_validator(mode="after")
     def _is_consistent(self) -> EditTargetedSpec:
@@ -128,10 +168,12 @@ class EditTargetedSpec(MaskSpec):
 
 def check_edit(data: Microdata, spec: EditTargetedSpec) -> Names:
     """Refuse a specification that does not fit these data; return the attributes to exchange."""
-    for name in (*spec.keys, *spec.within):
-        _check_categorical(data, name)
+    names = tuple(dict.fromkeys((*spec.keys, *spec.within)))
+    require_categorical(data.schema, names, what="a key variable", code="key-not-categorical")
     if spec.missing_keys == "refuse":
-        _check_complete(data, tuple(dict.fromkeys((*spec.within, *spec.keys))))
+        flags = {name: missing_codes(data, name) for name in names}
+        counts = {name: int(np.count_nonzero(f[data.coded(name).codes])) for name, f in flags.items() if f.any()}
+        refuse_missing(counts, code="missing-keys", hint=MISSING_KEYS)
     exchanged = _exchanged_columns(data.schema, spec)
     if spec.exchange == "continuous":
         _check_continuous(data, exchanged)
@@ -151,6 +193,12 @@ def _exchanged_columns(schema: Schema, spec: EditTargetedSpec) -> Names:
             each.name for each in schema.iter_kind(Kind.NUMERIC) if each.name not in spec.within
         )
     return spec.geography or tuple(name for name in geography_levels(schema) if name not in spec.within)
+
+
+def _exchanged_blocks(schema: Schema, spec: EditTargetedSpec) -> list[Names]:
+    """Return the groups of columns that move together."""
+    exchanged = _exchanged_columns(schema, spec)
+    return [(name,) for name in exchanged] if spec.exchange == "categorical" else [exchanged]
 
 
 def _check_geography(data: Microdata, levels: Names) -> None:
@@ -185,34 +233,6 @@ def _check_continuous(data: Microdata, items: Names) -> None:
                 hint="name numeric attributes as continuous items",
                 attribute=name,
             )
-
-
-def _check_categorical(data: Microdata, name: str) -> None:
-    kind = data.schema[name].kind
-    if not kind.is_categorical:
-        raise SpecError(
-            f"{name!r} is {kind.value}: a key variable is categorical",
-            code="key-not-categorical",
-            hint="a count such as the number of rooms is ordinal: describe it so; recode a continuous item to ranges",
-            attribute=name,
-        )
-
-
-def _check_complete(data: Microdata, names: Names) -> None:
-    counts = {}
-    for name in names:
-        flags = missing_codes(data, name)
-        if flags.any():
-            counts[name] = int(np.count_nonzero(flags[data.coded(name).codes]))
-    counts = {name: count for name, count in counts.items() if count}
-    if counts:
-        listed = ", ".join(f"{name} ({plural(count, 'record')})" for name, count in counts.items())
-        raise InputError(
-            f"key variables have missing values: {listed}",
-            code="missing-keys",
-            hint='edit or impute them first, or say missing_keys="level" to take missing as a value of its own',
-            records=counts,
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -288,11 +308,15 @@ class EditTargeted(ExchangingMethod):
             releasable=spec.variant == "keyed",
         )
 
+    def effects(self, schema: Schema, spec: EditTargetedSpec) -> tuple[Effect, ...]:
+        """Return that values moved: categories attribute by attribute, items and areas together."""
+        return tuple(Permuted(block, spec.within) for block in _exchanged_blocks(schema, spec))
+
     def invariants(self, data: Described, spec: EditTargetedSpec) -> tuple[Invariant, ...]:
         """Promise margins kept, columns untouched, every combination below tolerance treated or counted."""
         exchanged = _exchanged_columns(data.schema, spec)
         untouched = tuple(name for name in data.attributes if name not in exchanged)
-        blocks = [(name,) for name in exchanged] if spec.exchange == "categorical" else [exchanged]
+        blocks = _exchanged_blocks(data.schema, spec)
         promises: list[Invariant] = [
             SameRows(),
             UntouchedColumns(untouched),
@@ -376,7 +400,7 @@ class _Part:
             if flags.any():
                 moves.append(Move(some, pairs[flags]))
                 for name in some:
-                    self._now[name] = swap_pairs(self._now[name], places[flags])
+                    self._now[name] = move_within(self._now[name], places[flags], directed=False)
         return moves
 
     def changed(self) -> Flags:

@@ -6,35 +6,50 @@ The key determines only the order of records with equal values.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from safeswap.arrays import moments
 from safeswap.arrays.compiled import njit
-from safeswap.arrays.kd_tree import build, furthest_corner, nearest_corner, squared
+from safeswap.arrays.kd_tree import Tree, build
 from safeswap.arrays.names import Names
-from safeswap.arrays.types import Floats, Rows, Words
+from safeswap.arrays.types import Floats, Rows
 from safeswap.errors import InfeasibleError
 from safeswap.methods.numeric.promises import GroupsOfAtLeast, KeptMean, MissingStays
-from safeswap.methods.numeric.rank_swap import rank_order
+from safeswap.methods.numeric.rank_swap import order_records
 from safeswap.methods.numeric.spec import MicroaggregationSpec
-from safeswap.methods.value_change import ValuePlan, make_masked, numeric_columns, record_words, rounding_step
+from safeswap.methods.value_change import (
+    ValuePlan,
+    make_masked,
+    numeric_columns,
+    record_words,
+    rounding_step,
+    stated_decimals,
+)
+from safeswap.model.effect import Effect, Replaced
 from safeswap.model.invariant import Invariant, ReplaysFromAudit, SameRows, UntouchedColumns
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import Change, changed_numbers
+from safeswap.model.schema import Schema
 from safeswap.model.text import plural
 
 # MDAV (Domingo-Ferrer & Torra 2005) groups the record furthest from the centre with its k − 1 nearest, then the one
-# furthest from that with its nearest, and so on. Both searches use a k-d tree whose boxes shrink as records are
+# furthest from that with its nearest, and so on. The searches use a k-d tree whose boxes shrink as records are
 # removed, so no matrix of distances and no pass over all records per group is needed.
+#
+# What is left soon is a ball around its centre, with very many records nearly as far out as the furthest: boxes do not
+# tell them apart. But the centre moves little, and by the triangle inequality no record gets further from it than it
+# was, plus the way the centre has gone since. That bound is kept for every node, and renewed for the leaves visited.
 #
 # For one attribute the groups with the least sum of squares are runs of k to 2k − 1 sorted values (Domingo-Ferrer &
 # Mateo-Sanz 2002), and the best runs are a shortest path (Hansen & Mukherjee 2003).
 
 _DEPTH = 128
+_ROUNDING = 1e-12  # far above the relative error of a distance
+_UNDERFLOW = 1e-150  # and above its absolute error where squares are too small to be told from 0
 
 
 def mdav(points: Floats, k: int) -> tuple[Rows, int]:
@@ -44,12 +59,11 @@ def mdav(points: Floats, k: int) -> tuple[Rows, int]:
     >>> number, groups[0] == groups[2]
     (2, np.True_)
     """
-    tree = build(points)
     groups = np.zeros(len(points), dtype=np.int64)
     if len(points) < 2 * k or k < 2:
         return (groups, min(1, len(points))) if k > 1 else (np.arange(len(points)), len(points))
-    number = _mdav(np.ascontiguousarray(points), *tree, k, groups)
-    return groups, int(number)
+    given = np.ascontiguousarray(points)
+    return groups, int(_mdav(given, _Remaining.of(build(given)), k, groups))
 
 
 @njit(cache=True, nogil=True)
@@ -81,155 +95,242 @@ def best_runs(ordered: Floats, k: int) -> tuple[Rows, int]:
     return found - 1 - groups if found else groups, max(found, min(1, number))
 
 
+class _Remaining(NamedTuple):
+    """The points not yet in a group: the first ``left`` of each leaf, with tight boxes around them.
+
+    Boxes hold low and high corners. ``reach`` bounds the distance of a node's points to the centre, less the length of
+    the way that the centre had gone by then. Both start at 1, so that two children share a line of the cache.
+    """
+
+    points: Floats
+    rows: Rows
+    starts: Rows
+    left: Rows
+    boxes: Floats
+    reach: Floats
+    stack: Rows
+    bounds: Floats
+
+    @classmethod
+    def of(cls, tree: Tree) -> _Remaining:
+        boxes = np.empty((len(tree.starts) + 1, 2, tree.points.shape[1]))
+        boxes[1:, 0], boxes[1:, 1] = tree.low, tree.high
+        left = (tree.ends - tree.starts)[len(tree.starts) // 2 :]
+        reach = np.full(len(boxes), np.inf)
+        stack, bounds = np.empty(_DEPTH, dtype=np.int64), np.empty(_DEPTH)
+        return cls(tree.points, tree.rows, tree.starts, left, boxes, reach, stack, bounds)
+
+
 @njit(cache=True, nogil=True)
-def _mdav(
-    given: Floats,
-    points: Floats,
-    rows: Rows,
-    starts: Rows,
-    ends: Rows,
-    low: Floats,
-    high: Floats,
-    k: int,
-    groups: Rows,
-) -> int:
-    number, sides = points.shape
-    place = np.empty(number, dtype=np.int64)
-    leaf = np.empty(number, dtype=np.int64)
-    inner = (len(starts) - 1) // 2
-    for node in range(inner, len(starts)):
-        for i in range(starts[node], ends[node]):
-            place[rows[i]], leaf[rows[i]] = i, node
-    left = ends - starts
+def _mdav(given: Floats, tree: _Remaining, k: int, groups: Rows) -> int:
+    number, sides = given.shape
     total = np.zeros(sides)
     for row in range(number):
         total += given[row]
-    centre = np.empty((1, sides))
+    centre, query = total / number, np.empty(sides)
+    way = 0.0
+    nearest = np.empty(k), np.empty((k, 2), dtype=np.int64)
     remaining, group = number, 0
     while remaining >= 2 * k:
-        centre[0] = total / remaining
-        pivot = _furthest(centre, 0, points, rows, starts, low, high, left)
+        query[:] = total / remaining
+        # Rounded upwards, both the step and the sum.
+        way = (way + (1.0 + _ROUNDING) * np.sqrt(_squared(query, centre))) * (1.0 + 1e-15)
+        centre[:] = query
+        pivot = _furthest_from_centre(centre, way, tree)
         for half in range(2 if remaining >= 3 * k else 1):
             if half:
-                pivot = _furthest(given, pivot, points, rows, starts, low, high, left)
-            for row in _nearest(given, pivot, points, rows, starts, low, high, left, k):
-                groups[row] = group
-                total -= given[row]
-                _remove(row, points, rows, place, leaf, starts, left, low, high)
+                pivot = _furthest(query, tree)
+            query[:] = tree.points[pivot]
+            _find_nearest(query, tree, *nearest)
+            for place in nearest[1][:, 0]:
+                groups[tree.rows[place]] = group
+                total -= tree.points[place]
+            _remove(nearest[1], tree)
             remaining -= k
             group += 1
-    for i in range(inner, len(starts)):
-        for p in range(starts[i], starts[i] + left[i]):
-            groups[rows[p]] = group
+    for leaf in range(len(tree.left)):
+        start = tree.starts[leaf + len(tree.starts) // 2]
+        groups[tree.rows[start : start + tree.left[leaf]]] = group
     return int(group + (remaining > 0))
 
 
+@njit(cache=True, nogil=True, inline="always")
+def _squared(query, point):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for j in range(query.size):
+        step = query[j] - point[j]
+        total += step * step
+    return total
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _near_corner(query, box):  # type: ignore[no-untyped-def]
+    """Return the squared distance to a box; rounding is monotone, so no point of the box seems nearer."""
+    total = 0.0
+    for j in range(query.size):
+        step = max(box[0, j] - query[j], query[j] - box[1, j], 0.0)
+        total += step * step
+    return total
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _far_corner(query, box):  # type: ignore[no-untyped-def]
+    """Return the squared distance to the far corner of a box, beyond all its points; −1 for an empty box."""
+    if box[0, 0] > box[1, 0]:
+        return -1.0
+    total = 0.0
+    for j in range(query.size):
+        step = max(query[j] - box[0, j], box[1, j] - query[j])
+        total += step * step
+    return total
+
+
 @njit(cache=True, nogil=True)
-def _furthest(
-    queries: Floats, q: int, points: Floats, rows: Rows, starts: Rows, low: Floats, high: Floats, left: Rows
-) -> int:
-    inner = (len(starts) - 1) // 2
-    stack = np.empty(_DEPTH, dtype=np.int64)
-    bounds = np.empty(_DEPTH, dtype=np.float64)
-    best, row = -1.0, -1
-    stack[0], bounds[0] = 0, np.inf
+def _furthest_from_centre(centre: Floats, way: float, tree: _Remaining) -> int:
+    """Return the place of the furthest point, the lowest row of several, and renew the bounds on its way."""
+    points, rows, reach, stack = tree.points, tree.rows, tree.reach, tree.stack
+    inner = len(tree.starts) // 2
+    best, found, limit = -1.0, -1, -np.inf
+    stack[0] = 0
     height = 1
     while height:
         height -= 1
         node = stack[height]
-        if left[node] == 0 or bounds[height] < best:
+        if reach[node + 1] < limit:
             continue
-        if node < inner:
+        while node < inner:
             one, two = 2 * node + 1, 2 * node + 2
-            a, b = -1.0, -1.0
-            if left[one] > 0:
-                a = furthest_corner(queries, q, low, high, one)
-            if left[two] > 0:
-                b = furthest_corner(queries, q, low, high, two)
-            if a > b:
-                one, two, a, b = two, one, b, a
-            stack[height], bounds[height] = one, a
-            stack[height + 1], bounds[height + 1] = two, b  # the more promising node is visited first
-            height += 2
-            continue
-        for i in range(starts[node], starts[node] + left[node]):
-            distance = squared(queries, q, points, i)
-            if distance > best or (distance == best and rows[i] < row):
-                best, row = distance, rows[i]
-    return row
-
-
-@njit(cache=True, nogil=True)
-def _nearest(
-    queries: Floats, q: int, points: Floats, rows: Rows, starts: Rows, low: Floats, high: Floats, left: Rows, k: int
-) -> Rows:
-    """Return the k nearest remaining rows, including the query."""
-    inner = (len(starts) - 1) // 2
-    stack = np.empty(_DEPTH, dtype=np.int64)
-    bounds = np.empty(_DEPTH, dtype=np.float64)
-    distances = np.full(k, np.inf)
-    found = np.full(k, len(rows), dtype=np.int64)
-    stack[0], bounds[0] = 0, 0.0
-    height = 1
-    while height:
-        height -= 1
-        node = stack[height]
-        if left[node] == 0 or bounds[height] > distances[-1]:
-            continue
-        if node < inner:
-            one, two = 2 * node + 1, 2 * node + 2
-            a = nearest_corner(queries, q, low, high, one)
-            b = nearest_corner(queries, q, low, high, two)
-            if a < b:
-                one, two, a, b = two, one, b, a
-            stack[height], bounds[height] = one, a
-            stack[height + 1], bounds[height + 1] = two, b
-            height += 2
-            continue
-        for i in range(starts[node], starts[node] + left[node]):
-            distance = squared(queries, q, points, i)
-            j = k
-            while j > 0 and (distance < distances[j - 1] or (distance == distances[j - 1] and rows[i] < found[j - 1])):
-                j -= 1
-            if j < k:
-                for s in range(k - 1, j, -1):
-                    distances[s], found[s] = distances[s - 1], found[s - 1]
-                distances[j], found[j] = distance, rows[i]
+            if reach[one + 1] < reach[two + 1]:
+                one, two = two, one
+            if reach[two + 1] >= limit:
+                stack[height] = two
+                height += 1
+            node = one
+        most = -1.0
+        for i in range(tree.starts[node], tree.starts[node] + tree.left[node - inner]):
+            distance = _squared(centre, points[i])
+            most = max(most, distance)
+            if distance > best or (distance == best and rows[i] < rows[found]):
+                best, found = distance, i
+        if found >= 0:  # a leaf may have become empty
+            radius = np.sqrt(best)
+            limit = radius - way - _ROUNDING * (radius + way) - _UNDERFLOW
+        reach[node + 1] = np.sqrt(most) - way if most >= 0.0 else -np.inf
+        _renew_bounds(node, reach)
     return found
 
 
 @njit(cache=True, nogil=True)
-def _remove(
-    row: int,
-    points: Floats,
-    rows: Rows,
-    place: Rows,
-    leaf: Rows,
-    starts: Rows,
-    left: Rows,
-    low: Floats,
-    high: Floats,
-) -> None:
-    """Move the record behind the remaining ones of its leaf, and tighten the boxes above it."""
-    node = leaf[row]
-    i, j = place[row], starts[node] + left[node] - 1
-    other = rows[j]
-    for s in range(points.shape[1]):
-        points[i, s], points[j, s] = points[j, s], points[i, s]
-    rows[i], rows[j] = other, row
-    place[row], place[other] = j, i
-    left[node] -= 1
-    low[node], high[node] = np.inf, -np.inf
-    for p in range(starts[node], starts[node] + left[node]):
-        for s in range(points.shape[1]):
-            low[node, s] = min(low[node, s], points[p, s])
-            high[node, s] = max(high[node, s], points[p, s])
+def _renew_bounds(node: int, reach: Floats) -> None:
     while node > 0:
         node = (node - 1) // 2
-        left[node] -= 1
+        bound = max(reach[2 * node + 2], reach[2 * node + 3])
+        if bound == reach[node + 1]:
+            return
+        reach[node + 1] = bound
+
+
+@njit(cache=True, nogil=True)
+def _furthest(query: Floats, tree: _Remaining) -> int:
+    """Return the place of the furthest point, the lowest row of several."""
+    points, rows, boxes, stack, bounds = tree.points, tree.rows, tree.boxes, tree.stack, tree.bounds
+    inner = len(tree.starts) // 2
+    best, found = 0.0, -1
+    stack[0], bounds[0] = 0, np.inf
+    height = 1
+    while height:
+        height -= 1
+        node, bound = stack[height], bounds[height]
+        while node < inner and bound >= best:
+            one, two = 2 * node + 1, 2 * node + 2
+            bound, other = _far_corner(query, boxes[one + 1]), _far_corner(query, boxes[two + 1])
+            if bound < other:  # the more promising node is visited first
+                one, two, bound, other = two, one, other, bound
+            if other >= best:
+                stack[height], bounds[height] = two, other
+                height += 1
+            node = one
+        if bound < best:
+            continue
+        for i in range(tree.starts[node], tree.starts[node] + tree.left[node - inner]):
+            distance = _squared(query, points[i])
+            if found < 0 or distance > best or (distance == best and rows[i] < rows[found]):
+                best, found = distance, i
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _find_nearest(query: Floats, tree: _Remaining, distances: Floats, found: Rows) -> None:
+    """Find the nearest points, as many as there is room for, in ascending order: their places, and their leaves."""
+    points, rows, boxes, stack, bounds = tree.points, tree.rows, tree.boxes, tree.stack, tree.bounds
+    inner, k = len(tree.starts) // 2, len(distances)
+    distances[:] = np.inf
+    stack[0], bounds[0] = 0, 0.0
+    height = 1
+    while height:
+        height -= 1
+        node, bound = stack[height], bounds[height]
+        while node < inner and bound <= distances[-1]:
+            one, two = 2 * node + 1, 2 * node + 2
+            bound, other = _near_corner(query, boxes[one + 1]), _near_corner(query, boxes[two + 1])
+            if bound > other:
+                one, two, bound, other = two, one, other, bound
+            if other <= distances[-1]:
+                stack[height], bounds[height] = two, other
+                height += 1
+            node = one
+        if bound > distances[-1]:
+            continue
+        for i in range(tree.starts[node], tree.starts[node] + tree.left[node - inner]):
+            distance = _squared(query, points[i])
+            j = k
+            while j > 0 and (
+                distance < distances[j - 1] or (distance == distances[j - 1] and rows[i] < rows[found[j - 1, 0]])
+            ):
+                j -= 1
+            if j < k:
+                for s in range(k - 1, j, -1):
+                    distances[s], found[s, 0], found[s, 1] = distances[s - 1], found[s - 1, 0], found[s - 1, 1]
+                distances[j], found[j, 0], found[j, 1] = distance, i, node
+
+
+@njit(cache=True, nogil=True)
+def _remove(found: Rows, tree: _Remaining) -> None:
+    """Fill the places with the last points of their leaves, and tighten the boxes above them."""
+    inner = len(tree.starts) // 2
+    for i in range(1, len(found)):  # from the last place to the first, so that none is filled by one to be removed
+        place, node = found[i]
+        j = i
+        while j > 0 and found[j - 1, 0] < place:
+            found[j, 0], found[j, 1] = found[j - 1, 0], found[j - 1, 1]
+            j -= 1
+        found[j, 0], found[j, 1] = place, node
+    for j in range(len(found)):
+        place, node = found[j]
+        tree.left[node - inner] -= 1
+        last = tree.starts[node] + tree.left[node - inner]
+        tree.points[place], tree.rows[place] = tree.points[last], tree.rows[last]
+        if j + 1 == len(found) or found[j + 1, 1] != node:
+            _tighten(node, tree.points[tree.starts[node] : last], tree.boxes)
+
+
+@njit(cache=True, nogil=True)
+def _tighten(node: int, points: Floats, boxes: Floats) -> None:
+    """Measure the box of a leaf, and those above it as far up as they change."""
+    for s in range(points.shape[1]):
+        low, high = np.inf, -np.inf
+        for i in range(len(points)):
+            low, high = min(low, points[i, s]), max(high, points[i, s])
+        boxes[node + 1, 0, s], boxes[node + 1, 1, s] = low, high
+    is_changed = True
+    while node > 0 and is_changed:
+        node = (node - 1) // 2
+        is_changed = False
         for s in range(points.shape[1]):
-            low[node, s] = min(low[2 * node + 1, s], low[2 * node + 2, s])
-            high[node, s] = max(high[2 * node + 1, s], high[2 * node + 2, s])
+            low = min(boxes[2 * node + 2, 0, s], boxes[2 * node + 3, 0, s])
+            high = max(boxes[2 * node + 2, 1, s], boxes[2 * node + 3, 1, s])
+            is_changed |= low != boxes[node + 1, 0, s] or high != boxes[node + 1, 1, s]
+            boxes[node + 1, 0, s], boxes[node + 1, 1, s] = low, high
 
 
 class Microaggregation:
@@ -275,7 +376,8 @@ class Microaggregation:
         for names in _blocks(spec) if spec.k > 1 else ():
             words = record_words(data, key, self.name, "+".join(names), replicate=replicate)
             rows = _complete_rows(columns, names)
-            rows = rows[_order_records([columns[name][rows] for name in names], words[rows])]
+            # So that the order of the file does not matter.
+            rows = rows[order_records([columns[name][rows] for name in names], words[rows])]
             groups = _group_records([columns[name][rows] for name in names], spec)
             written = np.zeros(len(data), dtype=np.bool_)
             written[rows] = True
@@ -287,6 +389,10 @@ class Microaggregation:
                 )
         return make_masked(data, spec, plan, changes, key=key, replicate=replicate)
 
+    def effects(self, schema: Schema, spec: MicroaggregationSpec) -> tuple[Effect, ...]:
+        """Return that values were replaced, by means of groups."""
+        return (Replaced(spec.attributes),)
+
     def invariants(self, data: Microdata, spec: MicroaggregationSpec) -> tuple[Invariant, ...]:
         """Promise groups of at least k, means kept up to rounding, and untouched columns."""
         columns = numeric_columns(data, spec.attributes)
@@ -297,7 +403,7 @@ class Microaggregation:
             ReplaysFromAudit(),
             *(GroupsOfAtLeast(names, spec.k) for names in _blocks(spec)),
             *(
-                KeptMean(name, rounding_step(values, spec.decimals))
+                KeptMean(name, rounding_step(values, stated_decimals(data.schema, name, spec.decimals)))
                 for name, values in zip(spec.attributes, columns, strict=True)
             ),
         )
@@ -310,13 +416,6 @@ def _blocks(spec: MicroaggregationSpec) -> list[Names]:
 
 def _complete_rows(columns: dict[str, Floats], names: Names) -> Rows:
     return np.flatnonzero(~np.isnan([columns[name] for name in names]).any(axis=0))
-
-
-def _order_records(columns: list[Floats], words: Words) -> Rows:
-    """Return the order by values and draws, so that the order of the file does not matter."""
-    if len(columns) == 1:
-        return rank_order(columns[0], words)
-    return np.lexsort((words[:, 1], words[:, 0], *reversed(columns)))
 
 
 def _group_records(columns: list[Floats], spec: MicroaggregationSpec) -> Rows:

@@ -13,7 +13,8 @@ from typing import ClassVar
 import numpy as np
 
 from safeswap.arrays import keyed, moments
-from safeswap.arrays.types import Floats
+from safeswap.arrays.types import Flags, Floats
+from safeswap.errors import SpecError
 from safeswap.methods.exchange import Columns
 from safeswap.methods.numeric.promises import AddedNoise, MissingStays
 from safeswap.methods.numeric.spec import NoiseSpec
@@ -24,11 +25,12 @@ from safeswap.methods.value_change import (
     ValuePlan,
     numeric_columns,
     rounding_step,
+    stated_decimals,
 )
 from safeswap.model.invariant import Invariant, ReplaysFromAudit, SameRows, UntouchedColumns
 from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import Change, decimals_of, finite_numbers, write_numbers
-from safeswap.model.schema import Schema
+from safeswap.model.schema import Kind, Schema
 from safeswap.model.text import plural
 
 _PRODUCTS = 1 << 14
@@ -57,13 +59,15 @@ class Noise(ValueChangingMethod):
 
     def plan(self, data: Microdata, spec: NoiseSpec) -> ValuePlan:
         """Count the records with a value to which noise is added."""
-        return self._plan(numeric_columns(data, spec.attributes), spec)
+        return self._plan(numeric_columns(data, spec.attributes), spec, _find_dates(data, spec))
 
-    def _plan(self, columns: list[Floats], spec: NoiseSpec) -> ValuePlan:
+    def _plan(self, columns: list[Floats], spec: NoiseSpec, dates: Flags) -> ValuePlan:
         records = len(columns[0])
         missing = np.logical_and.reduce([np.isnan(values) for values in columns])
-        some = records - int(np.count_nonzero(missing)) if spec.size else 0
-        text = f"{spec.kind} noise of {spec.size:g} standard deviations in {plural(some, 'record')}"
+        some = records - int(np.count_nonzero(missing)) if spec.size or spec.days else 0
+        sizes = [f"{spec.size:g} standard deviations"] if spec.days is None or not dates.all() else []
+        sizes += [f"{spec.days:g} day{'' if spec.days == 1 else 's'}"] if spec.days is not None else []
+        text = f"{spec.kind} noise of {' and of '.join(sizes)} in {plural(some, 'record')}"
         return ValuePlan.of(spec, records, some, text)
 
     def columns(self, schema: Schema, spec: NoiseSpec) -> Columns:
@@ -73,26 +77,30 @@ class Noise(ValueChangingMethod):
     def facts(self, data: Microdata, spec: NoiseSpec) -> FileFacts:
         """Return, for each attribute, how the deviates are mixed, and its decimals."""
         columns = numeric_columns(data, spec.attributes)
+        dates = _find_dates(data, spec)
         added: dict[str, _Added] = {}
-        if spec.size:
-            root = _matrix_root(_noise_covariance(columns, spec))
+        if spec.size or spec.days:
+            root = _matrix_root(_noise_covariance(columns, spec, dates))
             for j, (name, values) in enumerate(zip(spec.attributes, columns, strict=True)):
-                places = decimals_of(values) if spec.decimals is None else spec.decimals
+                decimals = stated_decimals(data.schema, name, spec.decimals)
+                places = decimals_of(values) if decimals is None else decimals
                 added[name] = _Added(weights=tuple(root[:, j].tolist()), places=places)
-        return FileFacts(plan=self._plan(columns, spec), schema=data.schema, by_attribute=added)
+        return FileFacts(plan=self._plan(columns, spec, dates), schema=data.schema, by_attribute=added)
 
     def changes(self, batch: Microdata, facts: FileFacts, spec: NoiseSpec, draws: Draws) -> Mapping[str, Change]:
         """Draw one deviate per record and attribute, mix and scale them, add and round."""
         changes: dict[str, Change] = {}
         if not facts.by_attribute:
             return changes
-        deviates = np.stack([keyed.normals(draws.words(batch, name)[:, 0]) for name in spec.attributes], axis=1)
+        deviates = np.empty((len(batch), len(spec.attributes)))
+        for j, name in enumerate(spec.attributes):
+            for start, words in draws.word_chunks(batch, name):
+                deviates[start : start + len(words), j] = keyed.normals(words[:, 0])
         mixed = _mix(deviates, np.array([facts.by_attribute[name].weights for name in spec.attributes]).T.copy())
-        everywhere = np.ones(len(batch), dtype=np.bool_)
         for j, (name, added) in enumerate(facts.by_attribute.items()):
             before = finite_numbers(batch, name)
             values = before + mixed[:, j]
-            changes[name] = write_numbers(batch, name, values, before, places=added.places, written=everywhere)
+            changes[name] = write_numbers(batch, name, values, before, places=added.places, written=True)
         return changes
 
     def invariants(self, data: Microdata, spec: NoiseSpec) -> tuple[Invariant, ...]:
@@ -104,11 +112,14 @@ class Noise(ValueChangingMethod):
             MissingStays(spec.attributes),
             ReplaysFromAudit(),
         ]
-        if not spec.size:
+        if not (spec.size or spec.days):
             return (*promises, UntouchedColumns(spec.attributes))
-        covariance = _noise_covariance(columns, spec)
+        covariance = _noise_covariance(columns, spec, _find_dates(data, spec))
         deviations = np.sqrt(np.diag(covariance))
-        rounding = [rounding_step(values, spec.decimals) for values in columns]
+        rounding = [
+            rounding_step(values, stated_decimals(data.schema, name, spec.decimals))
+            for name, values in zip(spec.attributes, columns, strict=True)
+        ]
         pairs = [*((j, j) for j in range(len(columns))), *combinations(range(len(columns)), 2)]
         promises += [
             AddedNoise(
@@ -123,17 +134,29 @@ class Noise(ValueChangingMethod):
         return tuple(promises)
 
 
-def _noise_covariance(columns: list[Floats], spec: NoiseSpec) -> Floats:
+def _find_dates(data: Microdata, spec: NoiseSpec) -> Flags:
+    """Flag the attributes that are dates; refuse ``days`` without a date, and ``size`` 0 with something else."""
+    dates = np.array([data.schema[name].kind is Kind.DATE for name in spec.attributes])
+    if spec.days is not None and not (dates.any() if spec.size else dates.all()):
+        raise SpecError(
+            "days is for dates, and none of the attributes is one" if spec.size else "with size 0 only dates change",
+            code="bad-spec",
+            hint="leave out days, or name dates" if spec.size else "name dates only, or give a size for the others",
+        )
+    return dates
+
+
+def _noise_covariance(columns: list[Floats], spec: NoiseSpec, dates: Flags) -> Floats:
     """Return size² times the covariance of the data, with a zero off-diagonal for independent noise.
 
-    Variances are over all known values of an attribute, correlations over the complete records.
+    Variances are over all known values of an attribute, correlations over the complete records. Dates have the
+    deviation stated in days, if it is.
     """
     correlation = np.eye(len(columns))
     missing = np.logical_or.reduce([np.isnan(values) for values in columns])
     deviations = None
     if spec.kind == "correlated":
-        points = np.array([values[~missing] for values in columns] if missing.any() else columns)
-        complete = moments.covariance(points.T)
+        complete = moments.covariance_of([values[~missing] for values in columns] if missing.any() else columns)
         scale = np.sqrt(np.diag(complete))
         if (scale > 0).all():
             correlation = complete / np.outer(scale, scale)
@@ -141,6 +164,9 @@ def _noise_covariance(columns: list[Floats], spec: NoiseSpec) -> Floats:
         deviations = None if missing.any() else scale
     if deviations is None:
         deviations = np.array([moments.standard_deviation(values[~np.isnan(values)]) for values in columns])
+    if spec.days is not None:
+        wanted = np.where(dates, spec.days, spec.size * deviations)
+        return np.asarray(correlation * np.outer(wanted, wanted))
     return np.asarray(spec.size**2 * correlation * np.outer(deviations, deviations))
 
 

@@ -25,13 +25,15 @@ from safeswap.methods.numeric.spec import PramSpec
 from safeswap.methods.value_change import Draws, FileFacts, ValueChangingMethod, ValuePlan
 from safeswap.model.audit import Replacement
 from safeswap.model.columns import missing_codes, rank_of_code, ranked_levels, replace_values
+from safeswap.model.effect import Effect, Redrawn
 from safeswap.model.invariant import Invariant, ReplaysFromAudit, SameRows, UntouchedColumns
 from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import Change
 from safeswap.model.plan import Plan
-from safeswap.model.schema import Schema
+from safeswap.model.schema import Schema, refuse_date
 from safeswap.model.text import plural
 
+_CHUNK = 1 << 15
 _WORTH_SORTING = 8
 """With more possible cells than this per record, those that occur are found by sorting."""
 
@@ -72,7 +74,11 @@ class Pram(ValueChangingMethod):
     def changes(self, batch: Microdata, facts: FileFacts, spec: PramSpec, draws: Draws) -> Mapping[str, Change]:
         """Decide for each value whether it is kept, and redraw the others."""
         counted: Mapping[str, _Counted] = facts.by_attribute
-        return {name: _redraw(batch, name, spec, each, draws.words(batch, name)) for name, each in counted.items()}
+        return {name: _redraw(batch, name, spec, each, draws) for name, each in counted.items()}
+
+    def effects(self, schema: Schema, spec: PramSpec) -> tuple[Effect, ...]:
+        """Return that values were drawn anew."""
+        return (Redrawn(spec.attributes, spec.within),)
 
     def invariants(self, data: Microdata, spec: PramSpec) -> tuple[Invariant, ...]:
         """Promise margins kept in expectation, and untouched missing values and other columns."""
@@ -88,6 +94,7 @@ class Pram(ValueChangingMethod):
 
 def _check(data: Microdata, spec: PramSpec) -> None:
     for name in (*spec.attributes, *spec.within):
+        refuse_date(data.schema, name)
         if not data.schema[name].kind.is_categorical:
             raise SpecError(
                 f"{name!r} is {data.schema[name].kind.value}, not categorical",
@@ -135,8 +142,8 @@ class _Strata:
         return len(self.found[-1]) if self.found else 1
 
     def number(self, batch: Microdata) -> Int64s:
-        """Return the number of each record's combination."""
-        numbers = np.zeros(len(batch), dtype=np.int64)
+        """Return the number of each record's combination; nothing if there are no attributes to combine."""
+        numbers = np.zeros(len(batch) if self.names else 0, dtype=np.int64)
         for name, known, found in zip(self.names, self.levels, self.found, strict=True):
             numbers = np.searchsorted(found, numbers * (len(known) + 1) + _places(batch, name, known))
         return numbers
@@ -158,14 +165,16 @@ class _Counted:
         levels = ranked_levels(data, name)
         is_missing = np.ones(len(levels) + 1, dtype=np.bool_)
         is_missing[rank_of_code(data, name)[: len(levels)]] = missing_codes(data, name)[: len(levels)]
-        ranks, numbers = _places(data, name, levels), strata.number(data)
-        if is_missing[:-1].any() or data.coded(name).has_missing:
-            known = ~is_missing[ranks]
-            ranks, numbers = ranks[known], numbers[known]
-        if strata.size == 1:
-            sizes = np.array([len(ranks)])
-            cells, counts = _count(ranks, len(levels))
+        if not strata.names:
+            every = _count_ranks(data, name, levels)
+            every[is_missing] = 0
+            cells = np.flatnonzero(every)
+            counts, sizes = every[cells], np.array([every.sum()])
         else:
+            ranks, numbers = _places(data, name, levels), strata.number(data)
+            if is_missing[:-1].any() or data.coded(name).has_missing:
+                known = ~is_missing[ranks]
+                ranks, numbers = ranks[known], numbers[known]
             sizes = np.bincount(numbers, minlength=strata.size)
             cells, counts = _count(numbers * len(levels) + ranks, strata.size * len(levels))
         return cls(
@@ -184,6 +193,17 @@ class _Counted:
         return float((1 - keep) * (counts - counts.astype(np.float64) ** 2 / sizes).sum())
 
 
+def _count_ranks(data: Microdata, name: str, levels: pa.Array) -> Int64s:
+    """Count the records by the place of their value among the levels; missing ones last."""
+    coded = data.coded(name)
+    by_code = np.zeros(len(coded.levels) + 1, dtype=np.int64)
+    for start in range(0, len(coded.codes), _CHUNK):  # NumPy copies what it counts: small parts stay in the cache
+        by_code += np.bincount(coded.codes[start : start + _CHUNK], minlength=len(by_code))
+    found = np.zeros(len(levels) + 1, dtype=np.int64)
+    np.add.at(found, _level_places(data, name, levels), by_code)
+    return found
+
+
 def _count(cells: Int64s, most: int) -> tuple[Int64s, Int64s]:
     """Return the cells that occur among ``most`` possible ones, in ascending order, and their counts."""
     if most > _WORTH_SORTING * max(len(cells), 1):
@@ -194,32 +214,46 @@ def _count(cells: Int64s, most: int) -> tuple[Int64s, Int64s]:
     return found, all_counts[found]
 
 
-def _redraw(batch: Microdata, name: str, spec: PramSpec, counted: _Counted, words: Words) -> Change:
+def _redraw(batch: Microdata, name: str, spec: PramSpec, counted: _Counted, draws: Draws) -> Change:
     """Redraw values: each from a uniform position in its stratum, sorted by value."""
-    ranks = _places(batch, name, counted.levels)
+    codes, ranks = batch.coded(name).codes, _level_places(batch, name, counted.levels)
+    strata = counted.strata.number(batch)
     tables = (counted.is_missing, counted.ranks, counted.ends, counted.starts)
-    where, new = _draw_ranks(ranks, counted.strata.number(batch), words, spec.keep, tables)
-    column = batch.table.column(name)
+    rows, new = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
+    for start, words in draws.word_chunks(batch, name):
+        run = slice(start, start + len(words))
+        where, drawn = _draw_ranks(ranks[codes[run]], strata[run], words, spec.keep, tables)
+        rows.append(where + start)
+        new.append(drawn)
+    where, column = np.concatenate(rows), batch.table.column(name)
     if not len(where):
         return Change(column=column, replacement=None)
     before = column.take(pa.array(where)).combine_chunks()
-    made = replace_values(column, where, counted.levels.take(pa.array(new)))
-    return Change(column=made, replacement=Replacement(attribute=name, rows=where, before=before))
+    values = pa.DictionaryArray.from_arrays(pa.array(np.concatenate(new)), counted.levels)
+    return Change(
+        column=replace_values(column, where, values),
+        replacement=Replacement(attribute=name, rows=where, before=before),
+    )
 
 
 @njit(cache=True, nogil=True)
 def _draw_ranks(
     ranks: Int64s, strata: Int64s, words: Words, keep: float, tables: tuple[Flags, Int64s, Int64s, Int64s]
 ) -> tuple[Int64s, Int64s]:
-    """Return the rows whose value changes, and the ranks of the new values."""
+    """Return the rows whose value changes, and the ranks of the new values. Without strata there is one."""
     is_missing, cell_ranks, ends, starts = tables
     rows, new = np.empty(len(ranks), dtype=np.int64), np.empty(len(ranks), dtype=np.int64)
-    found = 0
-    for i in range(len(ranks)):
+    kept = 0
+    for i in range(len(ranks)):  # without a branch, since nobody can foresee it
         uniform = (float(words[i, 0] >> np.uint64(12)) + 0.5) * 2.0**-52  # as in keyed.uniforms
-        if uniform < keep or is_missing[ranks[i]]:
+        rows[kept] = i
+        kept += uniform >= keep
+    found = 0
+    for i in rows[:kept]:
+        if is_missing[ranks[i]]:
             continue
-        first, last = starts[strata[i]], starts[strata[i] + 1]
+        stratum = strata[i] if len(strata) else 0
+        first, last = starts[stratum], starts[stratum + 1]
         offset = ((words[i, 1] >> np.uint64(32)) * np.uint64(last - first)) >> np.uint64(32)
         rank = cell_ranks[np.searchsorted(ends, first + np.int64(offset), side="right")]
         if rank != ranks[i]:
@@ -230,7 +264,11 @@ def _draw_ranks(
 
 def _places(batch: Microdata, name: str, levels: pa.Array) -> Int64s:
     """Return the place of each record's value among the levels; a missing value comes after all of them."""
-    coded = batch.coded(name)
-    places = pc.index_in(coded.levels, value_set=levels).to_numpy(zero_copy_only=False).astype(np.int64)
-    found: Int64s = np.append(places, len(levels))[coded.codes]
+    found: Int64s = _level_places(batch, name, levels)[batch.coded(name).codes]
     return found
+
+
+def _level_places(batch: Microdata, name: str, levels: pa.Array) -> Int64s:
+    """Return the place of each of the batch's own levels, and of a missing value, among the levels."""
+    places = pc.index_in(batch.coded(name).levels, value_set=levels).to_numpy(zero_copy_only=False).astype(np.int64)
+    return np.append(places, len(levels))

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import log, sqrt
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +31,7 @@ from safeswap.model.evidence import Evidence
 from safeswap.model.invariant import AttributePromise, AttributesPromise, Invariant
 from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import finite_numbers, ordered_numbers
+from safeswap.model.schema import Kind
 from safeswap.model.text import plural
 
 CHANCE = 1e-12
@@ -119,6 +121,8 @@ def _plausible_scale(number: int) -> tuple[float, float]:
 @dataclass(frozen=True)
 class GroupsOfAtLeast(AttributesPromise):
     """Every combination of values of these attributes occurs in at least k records."""
+
+    is_about_result: ClassVar[bool] = True
 
     k: int
 
@@ -234,8 +238,16 @@ class MissingStays(AttributesPromise):
 
 
 def _complete_rows(data: Microdata, names: Names) -> npt.NDArray[np.bool_]:
-    missing = np.isnan([finite_numbers(data, name) for name in names])
-    return ~np.asarray(missing.any(axis=0))
+    missing = [_flag_missing(data, name) for name in names]
+    return ~np.asarray(np.any(missing, axis=0))
+
+
+def _flag_missing(data: Microdata, name: str) -> npt.NDArray[np.bool_]:
+    """Flag missing numbers and dates; of a column that a later step has made categories, missing values."""
+    kind = data.schema[name].kind
+    if kind.is_numeric or kind is Kind.DATE:
+        return np.isnan(finite_numbers(data, name))
+    return np.asarray(data.table.column(name).is_null().to_numpy())
 
 
 def _count_cells(evidence: Evidence, names: Names) -> tuple[Floats, Floats]:

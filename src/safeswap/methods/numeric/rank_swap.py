@@ -6,6 +6,7 @@ Sources: Moore 1996 (Controlled data-swapping techniques for masking public use 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -30,6 +31,7 @@ from safeswap.methods.value_change import (
     rounding_step,
 )
 from safeswap.model.audit import Exchange, Replacement
+from safeswap.model.effect import Effect, Permuted, Replaced
 from safeswap.model.invariant import (
     ChangedRecords,
     DisjointPairs,
@@ -44,7 +46,7 @@ from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import changed_numbers, ordered_numbers
-from safeswap.model.schema import Kind
+from safeswap.model.schema import Kind, Schema
 from safeswap.model.text import plural
 
 # Values, draws and row numbers are packed into one word each, as far as they fit: sorting plain words takes a quarter
@@ -53,23 +55,39 @@ from safeswap.model.text import plural
 _SCALES = (1.0, 10.0, 100.0, 1000.0)
 _EXACT = 2.0**52
 _LONG_RUN = 32
-
-
-def rank_order(values: Floats, words: Words) -> Rows:
-    """Return rows by ascending value; equal values in the order of their draws (two words per record).
-
-    >>> rank_order(np.array([2.0, 1.0, 2.0]), np.array([[5, 0], [9, 0], [3, 0]], np.uint64)).tolist()
-    [1, 2, 0]
-    """
-    return rank_values(values, words)[0]
+_WORD = 64
 
 
 def rank_values(values: Floats, words: Words) -> tuple[Rows, Words]:
-    """Return rows as :func:`rank_order`, and for each a key: equal values have equal keys."""
+    """Return rows by ascending value, equal ones by their draws (two words each), and for each a key of its value.
+
+    >>> rank_values(np.array([2.0, 1.0, 2.0]), np.array([[5, 0], [9, 0], [3, 0]], np.uint64))[0].tolist()
+    [1, 2, 0]
+    """
     if not len(values):
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint64)
-    keys = _order_keys(values)
-    row_bits = (len(values) - 1).bit_length()
+    return _sort_keys(_order_keys(values), words)
+
+
+def order_records(columns: Sequence[Floats], words: Words) -> Rows:
+    """Return rows by ascending values of the columns, the first before the second; equal ones by their draws.
+
+    >>> columns = np.array([2.0, 1.0, 2.0]), np.array([0.5, 0.5, 0.0])
+    >>> order_records(columns, np.zeros((3, 2), np.uint64)).tolist()
+    [1, 2, 0]
+    """
+    keys = [_order_keys(values) for values in columns] if len(columns[0]) else []
+    bits = [int(each.max()).bit_length() for each in keys]
+    if not keys or sum(bits) > _WORD:
+        return np.asarray(np.lexsort((words[:, 1], words[:, 0], *reversed(columns))))
+    together = keys[0]
+    for each, width in zip(keys[1:], bits[1:], strict=True):
+        together = together << np.uint64(width) | each
+    return _sort_keys(together, words)[0]
+
+
+def _sort_keys(keys: Words, words: Words) -> tuple[Rows, Words]:
+    row_bits = (len(keys) - 1).bit_length()
     spare = 64 - row_bits - int(keys.max()).bit_length()  # bits for the draw; negative: the keys are cut
     packed = _pack(keys, words, row_bits, spare)
     packed.sort()
@@ -162,6 +180,9 @@ def _comes_before(a: int, b: int, keys: Words, words: Words) -> bool:
 _HALF = np.uint64(32)
 _BYTES = np.uint64(0x0101010101010101)
 _TOP_BITS = np.uint64(0x8080808080808080)
+_DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
+_LOWEST_BIT = np.zeros(64, dtype=np.uint64)
+_LOWEST_BIT[[((0x03F79D71B4CB0A89 << place) % 2**64) >> 58 for place in range(64)]] = np.arange(64)
 _NTH_BIT = np.array([([j for j in range(8) if byte >> j & 1] + [0] * 8)[:8] for byte in range(256)], dtype=np.uint64)
 
 
@@ -180,6 +201,8 @@ def pairs_within(keys: Words, rows: Rows, words: Words, window: int) -> Rows:
     number = len(keys)
     tree, levels = _build_tree((number + 63) // 64)
     bits = np.full((number + 63) // 64, ~np.uint64(0))  # of positions that nobody below has taken
+    if number & 63:
+        bits[-1] >>= np.uint64(64 - (number & 63))
     draws = np.empty(number, dtype=np.uint64)
     for i in range(number):  # beforehand, when loads from all over memory need not wait for each other
         draws[i] = words[rows[i], 1] >> _HALF
@@ -187,22 +210,29 @@ def pairs_within(keys: Words, rows: Rows, words: Words, window: int) -> Rows:
     made = 0
     behind, end = 0, 0  # partners are free positions from the one to before the other
     below, free = 0, 0  # free positions before, and between
-    for i in range(number):
-        last = min(number, i + window + 1)
-        free += last - end
-        end = last
-        while behind < end and (behind <= i or keys[behind] == keys[i]):
-            is_free = _has_bit(bits, behind)
-            below += is_free
-            free -= is_free
-            behind += 1
-        if free == 0 or not _has_bit(bits, i):
-            continue
-        # The leading half of a word times a number below 2³², truncated: uniform to one part in 2³².
-        drawn = int((draws[i] * np.uint64(free)) >> _HALF)
-        pairs[made, 0], pairs[made, 1] = rows[i], rows[_take_nth(tree, levels, bits, below + drawn)]
-        free -= 1
-        made += 1
+    for place in range(len(bits)):
+        ahead = ~np.uint64(0)  # the positions of this word that have not had their turn
+        while bits[place] & ahead:
+            bit = _find_lowest_bit(bits[place] & ahead)
+            ahead = ~np.uint64(1) << bit
+            i = 64 * place + int(bit)
+            last = min(number, i + window + 1)
+            free += last - end
+            end = last
+            if behind <= i:  # the positions skipped to get to this one are all taken
+                below, free, behind = below + 1, free - 1, i + 1
+            while behind < end and keys[behind] == keys[i]:
+                is_free = _has_bit(bits, behind)
+                below += is_free
+                free -= is_free
+                behind += 1
+            if free == 0:
+                continue
+            # The leading half of a word times a number below 2³², truncated: uniform to one part in 2³².
+            drawn = int((draws[i] * np.uint64(free)) >> _HALF)
+            pairs[made, 0], pairs[made, 1] = rows[i], rows[_take_nth(tree, levels, bits, below + drawn)]
+            free -= 1
+            made += 1
     return pairs[:made]
 
 
@@ -230,19 +260,26 @@ def _has_bit(bits: Words, place: int) -> int:
 @njit(cache=True, nogil=True)
 def _take_nth(tree: npt.NDArray[np.int32], levels: int, bits: Words, n: int) -> int:
     """Take the free position with n free positions before it, and return it."""
-    node, word = 0, 0
+    one, two, three = np.uint64(1), np.uint64(2), np.uint64(3)  # unsigned places need no check for counting backwards
+    node, word = np.uint64(0), np.uint64(0)
     left = np.int32(n)
     for _ in range(levels):
-        before = tree[node]
-        branch = int(before[1] <= left) + int(before[2] <= left) + int(before[3] <= left)
-        left -= before[branch]
-        before[1] -= np.int32(branch < 1)
-        before[2] -= np.int32(branch < 2)
-        before[3] -= np.int32(branch < 3)
-        node, word = 4 * node + 1 + branch, 4 * word + branch
+        first, second, third = tree[node, one], tree[node, two], tree[node, three]
+        branch = np.uint64(first <= left) + np.uint64(second <= left) + np.uint64(third <= left)
+        tree[node, one] = first - np.int32(first > left)
+        tree[node, two] = second - np.int32(second > left)
+        tree[node, three] = third - np.int32(third > left)
+        left -= tree[node, branch]
+        node, word = (node << two) + one + branch, word << two | branch
     bit = _find_nth_bit(bits[word], np.uint64(left))
-    bits[word] &= ~(np.uint64(1) << bit)
-    return 64 * word + int(bit)
+    bits[word] &= ~(one << bit)
+    return int(word << np.uint64(6) | bit)
+
+
+@njit(cache=True, nogil=True)
+def _find_lowest_bit(word: np.uint64) -> np.uint64:
+    """Return the place of the lowest set bit (Leiserson, Prokop & Randall 1998, by a de Bruijn sequence)."""
+    return np.uint64(_LOWEST_BIT[((word & (~word + np.uint64(1))) * _DE_BRUIJN) >> np.uint64(58)])
 
 
 @njit(cache=True, nogil=True)
@@ -304,6 +341,11 @@ class RankSwap:
         made = sum(len(exchange.pairs) for exchange in exchanges)
         facts = {"made": made, "exchanges": tuple(exchanges), "replacements": replacements}
         return Masked.by(spec, data, masked, plan, key=key, replicate=replicate, **facts)
+
+    def effects(self, schema: Schema, spec: RankSwapSpec) -> tuple[Effect, ...]:
+        """Return that values moved, or were replaced if the ends are averaged."""
+        kind = Replaced if spec.top or spec.bottom else Permuted
+        return tuple(kind((name,)) for name in spec.attributes)
 
     def invariants(self, data: Microdata, spec: RankSwapSpec) -> tuple[Invariant, ...]:
         """Promise margins kept (or means, if the ends are averaged), near ranks and untouched columns."""

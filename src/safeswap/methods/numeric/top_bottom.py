@@ -5,6 +5,7 @@ Source: Willenborg & de Waal 2001. Nothing is drawn.
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -13,6 +14,7 @@ import numpy as np
 
 from safeswap.arrays import moments
 from safeswap.arrays.types import Flags, Floats
+from safeswap.errors import SpecError
 from safeswap.methods.exchange import Columns
 from safeswap.methods.numeric.promises import KeptMean, MissingStays, WithinBounds
 from safeswap.methods.numeric.spec import TopBottomSpec
@@ -25,11 +27,12 @@ from safeswap.methods.value_change import (
     refuse_few,
     rounding_step,
 )
+from safeswap.model.dates import EPOCH
 from safeswap.model.invariant import Invariant, ReplaysFromAudit, SameRows, UntouchedColumns
 from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import Change, decimals_of, finite_numbers, write_numbers
 from safeswap.model.plan import Plan
-from safeswap.model.schema import Schema
+from safeswap.model.schema import Kind, Schema
 from safeswap.model.text import plural
 
 
@@ -61,8 +64,8 @@ class TopBottom(ValueChangingMethod):
         cuts: dict[str, _Cut] = {}
         beyond = np.zeros(len(data), dtype=np.bool_)
         for name, values in zip(spec.attributes, _columns(data, spec), strict=True):
-            ends = _Ends.of(name, values, spec)
-            places = _decimal_places(values, ends, spec)
+            ends = _Ends.of(name, values, _bounds_for(data, name, spec))
+            places = _decimal_places(values, ends, spec, is_date=data.schema[name].kind is Kind.DATE)
             is_beyond = (values < ends.low) | (values > ends.high)
             places = decimals_of(values) if places is None else places
             cuts[name] = _Cut(ends=ends, places=places, is_cut=bool(is_beyond.any()))
@@ -89,8 +92,9 @@ class TopBottom(ValueChangingMethod):
             ReplaysFromAudit(),
         ]
         for name, values in zip(spec.attributes, _columns(data, spec), strict=True):
-            ends = _Ends.of(name, values, spec)
-            unit = rounding_step(values, _decimal_places(values, ends, spec))
+            ends = _Ends.of(name, values, _bounds_for(data, name, spec))
+            is_date = data.schema[name].kind is Kind.DATE
+            unit = rounding_step(values, _decimal_places(values, ends, spec, is_date=is_date))
             promises.append(WithinBounds(name, ends.low, ends.high, (ends.for_low - unit, ends.for_high + unit)))
             if spec.replace_by == "mean":
                 promises.append(KeptMean(name, unit))
@@ -99,6 +103,23 @@ class TopBottom(ValueChangingMethod):
 
 def _columns(data: Microdata, spec: TopBottomSpec) -> list[Floats]:
     return numeric_columns(data, spec.attributes, moments=spec.replace_by == "mean")
+
+
+def _bounds_for(data: Microdata, name: str, spec: TopBottomSpec) -> TopBottomSpec:
+    """Return the specification with the bounds of one attribute as numbers: those of a date are days."""
+    is_date = data.schema[name].kind is Kind.DATE
+    own = (spec.latest, spec.earliest) if is_date else (spec.top, spec.bottom)
+    if own == (None, None) and not (spec.top_share or spec.bottom_share):
+        raise SpecError(
+            f"{name!r} is {'a date' if is_date else 'not a date'} and has no bound",
+            code="bad-spec",
+            hint="give latest or earliest for dates, top or bottom for numbers",
+            attribute=name,
+        )
+    if not is_date:
+        return spec
+    high, low = (None if day is None else (dt.date.fromisoformat(str(day)) - EPOCH).days for day in own)
+    return spec.model_copy(update={"top": high, "bottom": low})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,8 +162,10 @@ class _Cut:
     is_cut: bool
 
 
-def _decimal_places(values: Floats, ends: _Ends, spec: TopBottomSpec) -> int | None:
+def _decimal_places(values: Floats, ends: _Ends, spec: TopBottomSpec, *, is_date: bool) -> int | None:
     """Return the decimals to write: as stated, else a bound as given and a mean with those of the attribute."""
+    if is_date:
+        return 0
     if spec.decimals is not None or spec.replace_by == "mean":
         return spec.decimals
     stated = np.array([ends.low, ends.high])

@@ -17,11 +17,12 @@ import pyarrow as pa
 from safeswap.arrays.types import Floats
 from safeswap.errors import SpecError
 from safeswap.methods.recode import rules
-from safeswap.methods.recode.rules import Values, map_values, pin_ranges, pin_to
+from safeswap.methods.recode.rules import Values, band_labels, map_values, pin_ranges, pin_to
 from safeswap.methods.recode.rules import place_in_ranges as range_places
 from safeswap.methods.recode.steps import (
     Blank,
     ByHierarchy,
+    DateBand,
     Drop,
     GlobalRecode,
     Ranges,
@@ -33,9 +34,10 @@ from safeswap.methods.recode.steps import (
     as_step,
 )
 from safeswap.model.columns import rank_of_code, same_memory
+from safeswap.model.dates import is_text
 from safeswap.model.microdata import Coded, Microdata, PastStep, add_step, smallest_code_type
 from safeswap.model.numeric_column import finite_numbers
-from safeswap.model.schema import Attribute, Kind, Schema, level_texts
+from safeswap.model.schema import Attribute, Kind, Schema, level_texts, refuse_date
 from safeswap.model.text import plural
 
 
@@ -87,19 +89,19 @@ def _round_or_clip(step: Step, numbers: Floats) -> Floats:
 
 
 def _put_numbers(data: Microdata, before: Attribute, column: pa.ChunkedArray) -> Microdata:
-    attribute = Attribute(
-        name=before.name,
-        kind=before.kind,
-        label=before.label,
-        letter=before.letter,
-        geography_level=before.geography_level,
-    )
-    return replace(data.with_columns({before.name: column}, {}), schema=data.schema.replace(attribute))
+    return replace(data.with_columns({before.name: column}, {}), schema=data.schema.replace(_renew(before)))
+
+
+def _renew(before: Attribute, **stated: Any) -> Attribute:
+    """Return an attribute whose values are others than before: what describes values is stated again."""
+    kept = before.model_dump(include={"name", "kind", "label", "letter", "geography_level"})
+    return Attribute(**{**kept, **stated})
 
 
 Target = Mapping[str, str | None]
 
 _CODES_ONLY = (Recode, ByHierarchy, Truncate)
+_DATES_TOO = (DateBand, TopBottomCode, Blank)
 _WEIGHTS_TOO = (Round, TopBottomCode, Blank)
 
 
@@ -133,7 +135,10 @@ def _recode(data: Microdata, step: Step) -> Microdata:
     values = values_of(data, name)
     step = pin_ranges(step, values) if isinstance(step, Ranges) else step
     target = _require_complete(map_values(step, values), values)
-    return _put_values(data, describe_result(step, values, target), target)
+    kind = data.table.column(name).type
+    if isinstance(step, DateBand) and not is_text(kind.value_type if pa.types.is_dictionary(kind) else kind):
+        kind = pa.int64()  # years and ages are numbers where dates are
+    return _put_values(data, describe_result(step, values, target), target, kind)
 
 
 def pin(data: Microdata, step: Step) -> Step:
@@ -168,8 +173,16 @@ def check_step(schema: Schema, step: Step) -> None:
                 hint="a release gives new identifiers or none",
                 attribute=name,
             )
-        if kind.is_categorical or isinstance(step, Drop):
+        if isinstance(step, DateBand) and kind is not Kind.DATE:
+            raise SpecError(
+                f"{name!r} is {kind.value}, not a date",
+                code="not-a-date",
+                hint="describe it as date in the schema if its values are dates (YYYY-MM-DD)",
+                attribute=name,
+            )
+        if kind.is_categorical or isinstance(step, Drop) or (kind is Kind.DATE and isinstance(step, _DATES_TOO)):
             continue
+        refuse_date(schema, name)
         if isinstance(step, _CODES_ONLY) or (kind is not Kind.NUMERIC and not isinstance(step, _WEIGHTS_TOO)):
             raise SpecError(
                 f"{name!r} is {kind.value}: {step.step} is for attributes with categories",
@@ -196,11 +209,11 @@ def describe_result(step: Step, values: Values, target: Target) -> Attribute:
     before = values.attribute
     if all(new == old for old, new in target.items()):
         return before
-    by_number = isinstance(step, GlobalRecode) and before.kind is Kind.NUMERIC
-    kind = Kind.ORDINAL if isinstance(step, Ranges) or by_number else before.kind
+    kind = _kind_after(step, before.kind)
     news = dict.fromkeys(new for new in target.values() if new is not None)
     missing = _missing(step, before, news)
-    levels = [*step.labels, *news] if isinstance(step, Ranges) else list(news)
+    ranges = step.labels if isinstance(step, Ranges) else band_labels(step) if isinstance(step, DateBand) else ()
+    levels = [*ranges, *news]
     levels = [text for text in dict.fromkeys(levels) if text not in missing]
     sources: dict[str, int] = {}
     for new in target.values():
@@ -208,17 +221,21 @@ def describe_result(step: Step, values: Values, target: Target) -> Attribute:
     # Keep the label of a value that is unchanged; a value merged with others has another meaning.
     kept = {text: word for text, word in before.labels.items() if target.get(text) == text and sources[text] == 1}
     stated = step.labels if isinstance(step, GlobalRecode) else {}
-    return Attribute(
-        name=before.name,
+    return _renew(
+        before,
         kind=kind,
-        label=before.label,
-        letter=before.letter,
         levels=tuple(levels) if kind.is_categorical else (),
         labels={**kept, **{text: word for text, word in stated.items() if text in news}},
         missing=missing,
         hierarchy=_hierarchy(step, before),
-        geography_level=before.geography_level,
     )
+
+
+def _kind_after(step: Step, before: Kind) -> Kind:
+    if isinstance(step, DateBand):
+        return Kind.NUMERIC if step.by == "age" and not step.breaks else Kind.ORDINAL
+    by_number = isinstance(step, GlobalRecode) and before is Kind.NUMERIC
+    return Kind.ORDINAL if isinstance(step, Ranges) or by_number else before
 
 
 def _missing(step: Step, before: Attribute, news: Mapping[str, None]) -> tuple[str, ...]:
@@ -279,11 +296,7 @@ def _cut_ranges(data: Microdata, step: Ranges) -> Microdata:
     places = np.where(np.isnan(numbers), len(step.labels), range_places(numbers, step.breaks, closed=step.closed))
     codes = places.astype(smallest_code_type(len(step.labels) + 1))
     made = _build_column(data.table.column(step.attribute).type, list(step.labels), codes)
-    before = data.schema[step.attribute]
-    attribute = Attribute(
-        name=before.name, kind=Kind.ORDINAL, label=before.label, letter=before.letter, levels=step.labels
-    )
-    return _replace_column(data, attribute, made)
+    return _replace_column(data, _renew(data.schema[step.attribute], kind=Kind.ORDINAL, levels=step.labels), made)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -292,7 +305,7 @@ class _Column:
     coded: Coded
 
 
-def _put_values(data: Microdata, attribute: Attribute, target: Target) -> Microdata:
+def _put_values(data: Microdata, attribute: Attribute, target: Target, kind: pa.DataType) -> Microdata:
     name = attribute.name
     coded = data.coded(name)
     texts = level_texts(coded.levels)
@@ -301,9 +314,7 @@ def _put_values(data: Microdata, attribute: Attribute, target: Target) -> Microd
     news = list(dict.fromkeys(new for new in target.values() if new is not None))
     place = {new: i for i, new in enumerate(news)}
     lookup = np.array([*(len(news) if target[t] is None else place[target[t] or ""] for t in texts), len(news)])
-    made = _build_column(
-        data.table.column(name).type, news, lookup.astype(smallest_code_type(len(news) + 1))[coded.codes]
-    )
+    made = _build_column(kind, news, lookup.astype(smallest_code_type(len(news) + 1))[coded.codes])
     return _replace_column(data, attribute, made)
 
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import ClassVar
 
-from pydantic import ConfigDict, Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from safeswap.errors import SpecError
-from safeswap.model.spec import Strict, spec_error
+from safeswap.model.spec import Stated
 from safeswap.model.text import plural
 
 _Parents = dict[str, str]
 
 
-class Hierarchy(Strict):
+class Hierarchy(Stated):
     """A tree of codes as maps from fine to coarse; codes that a map does not name are unchanged.
 
     >>> tree = Hierarchy.from_parents({"Delft": "South", "Leiden": "South", "South": "Holland", "North": "Holland"})
@@ -22,15 +22,11 @@ class Hierarchy(Strict):
     (2, 'South', 'Holland', 'North')
     """
 
+    called: ClassVar[str] = "the hierarchy"
+
     model_config = ConfigDict(coerce_numbers_to_str=True)
 
     steps: tuple[_Parents, ...] = Field(min_length=1, description="from fine to coarse, the parent of each code")
-
-    def __init__(self, **values: Any) -> None:
-        try:
-            super().__init__(**values)
-        except ValidationError as error:
-            raise spec_error("the hierarchy", error) from None
 
     @model_validator(mode="after")
     def _check_tree(self) -> Hierarchy:

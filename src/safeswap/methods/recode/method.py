@@ -23,6 +23,7 @@ from safeswap.methods.recode.steps import (
     AnyStep,
     Blank,
     ByHierarchy,
+    DateBand,
     Drop,
     GlobalRecode,
     Ranges,
@@ -35,11 +36,12 @@ from safeswap.methods.recode.steps import (
 from safeswap.methods.value_change import Draws, FileFacts, ValueChangingMethod, ValuePlan, make_masked
 from safeswap.model.audit import COARSENED, Replacement
 from safeswap.model.columns import aligned_columns, decode_dictionary, flag_changes
+from safeswap.model.effect import Coarsened, Dropped, Effect
 from safeswap.model.evidence import Evidence
 from safeswap.model.invariant import AttributePromise, Invariant, ReplaysFromAudit, SameRows, UntouchedColumns
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
-from safeswap.model.microdata import Microdata
+from safeswap.model.microdata import Microdata, unify_dictionaries
 from safeswap.model.numeric_column import Change
 from safeswap.model.schema import Attribute, Kind, Schema, level_texts
 from safeswap.model.spec import MaskSpec
@@ -170,12 +172,16 @@ def expected_value(value: str, step: Step, attribute: Attribute) -> str | None: 
 
 def _expected_known(value: str, step: Step, attribute: Attribute) -> str | None:  # noqa: PLR0911  (one per step)
     match step:
+        case Recode():
+            return step.others
         case GlobalRecode():
             return next((span.to for span in step.spans if span.holds(value)), None)
         case Ranges():
             number = float(value)
             passed = [b for b in step.breaks if (number >= b if step.closed == "left" else number > b)]
             return step.labels[len(passed)]
+        case DateBand():
+            return _expected_band(value, step)
         case ByHierarchy():
             return _expected_parent(value, step, attribute)
         case Truncate():
@@ -197,6 +203,34 @@ def _expected_parent(value: str, step: ByHierarchy, attribute: Attribute) -> str
     return value
 
 
+def _expected_band(value: str, step: DateBand) -> str | None:
+    """Return the band of a date by the digits of its text, without arithmetic on dates."""
+    year, month, day = value[:4], value[5:7], value[8:10]
+    if step.by == "month":
+        return f"{year}-{month}"
+    if step.by == "quarter":
+        return f"{year}-Q{'111222333444'[int(month) - 1]}"
+    number = int(year)
+    if step.at is not None:
+        birthdays = int(step.at[:4]) - number
+        number = birthdays if step.at[5:] >= f"{month}-{day}" else birthdays - 1
+        if number < 0:
+            return None
+    if not step.breaks:
+        return str(number) if step.at is not None else year
+    return _expected_range(number, step)
+
+
+def _expected_range(number: int, step: DateBand) -> str:
+    passed = sum(number >= each for each in step.breaks)
+    if step.labels:
+        return step.labels[passed]
+    low, high = (None, *step.breaks)[passed], (*step.breaks, None)[passed]
+    if low is None or high is None:
+        return f"<{high:.0f}" if low is None else f">={low:.0f}"
+    return f"{low:.0f}" if high == low + 1 else f"{low:.0f}{'-' if low >= 0 else ' to '}{high - 1:.0f}"
+
+
 def _expected_multiple(number: float, step: Round) -> str:
     parts = round(number / step.base, 9)
     if abs(parts) == inf:
@@ -210,6 +244,9 @@ def _expected_bound(value: str, step: TopBottomCode, attribute: Attribute) -> st
     levels = [text for text in attribute.levels if text not in attribute.missing]
     bounds = [bound for bound in (step.top, step.bottom) if bound is not None]
     by_level = attribute.kind is Kind.ORDINAL and all(text in levels for text in (*bounds, value))
+    if attribute.kind is Kind.DATE:  # ISO dates are in the order of their texts
+        day, time = value[:10], value[10:]
+        return max(min(day, step.top or day), step.bottom or day) + time
 
     def place(text: str) -> float:
         return levels.index(text) if by_level else float(text)
@@ -262,10 +299,27 @@ class RecodeMethod(ValueChangingMethod):
     def apply(self, data: Microdata, spec: RecodeSpec, *, key: Key, replicate: int = 0) -> Masked:
         """Recode the data. Key and replicate have no effect and are only recorded in the audit."""
         stages, after = run_steps(data, spec)  # the new columns are at hand: nothing needs to be looked up
+        after = after.with_columns({name: _keep_index(data, after, name) for name in spec.names}, {})
         changes = {name: _change(data, after, name) for name in spec.names}
         facts, plan = _note_steps(stages, after), _plan(data, spec, after)
         masked = make_masked(data, spec, plan, changes, key=key, replicate=replicate, facts=facts.items())
         return replace(masked, data=after)
+
+    def effects(self, schema: Schema, spec: RecodeSpec) -> tuple[Effect, ...]:
+        """Return that attributes were made coarser, or left out."""
+        coarser = tuple(name for name in spec.names if name not in spec.dropped)
+        told: list[Effect] = [Coarsened(coarser)] if coarser else []
+        return (*told, *([Dropped(spec.dropped)] if spec.dropped else ()))
+
+    def coarsen(self, data: Microdata, spec: RecodeSpec, *, seen: Microdata) -> Microdata:
+        """Return other data as the rules make them: those that the steps take from the data, from ``seen``."""
+        # A value that an earlier step has removed everywhere is in no released cell, whatever the rules say of it.
+        steps = (stage.step for stage in run_steps(seen, spec)[0])
+        lenient = tuple(
+            step.model_copy(update={"otherwise": "blank"}) if getattr(step, "otherwise", "") == "error" else step
+            for step in steps
+        )
+        return run_steps(data, RecodeSpec(steps=lenient))[1]
 
     def invariants(self, data: Microdata, spec: RecodeSpec) -> tuple[Invariant, ...]:
         """Promise that every value became what the steps say, and that the other columns are untouched."""
@@ -351,6 +405,23 @@ def _plan(data: Microdata, spec: RecodeSpec, after: Microdata) -> ValuePlan:
     steps = plural(len(spec.steps), "step changes", "steps change")
     text = f"{steps} a value in {plural(number, 'record')}"
     return ValuePlan.of(spec, len(data), number, text)
+
+
+def _keep_index(data: Microdata, after: Microdata, name: str) -> pa.ChunkedArray:
+    """Return a recoded column with the type it had, where that is another index into the same kind of values."""
+    before, column = data.table.column(name).type, after.table.column(name)
+    both = pa.types.is_dictionary(before) and pa.types.is_dictionary(column.type)
+    if not both or before == column.type or before.value_type != column.type.value_type:
+        return column
+    column = unify_dictionaries(column)
+    most = max((len(chunk.dictionary) for chunk in column.chunks), default=0)
+    if most > np.iinfo(before.index_type.to_pandas_dtype()).max:
+        return column
+    chunks = [
+        pa.DictionaryArray.from_arrays(chunk.indices.cast(before.index_type), chunk.dictionary)
+        for chunk in column.chunks
+    ]
+    return pa.chunked_array(chunks, type=pa.dictionary(before.index_type, before.value_type))
 
 
 def _change(data: Microdata, after: Microdata, name: str) -> Change:

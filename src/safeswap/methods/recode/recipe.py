@@ -83,7 +83,7 @@ class Recipe:
 
     @property
     def is_recoding(self) -> bool:
-        """Whether all steps are recodes, which need no key."""
+        """Return whether all steps are recodes, which need no key."""
         return all(isinstance(step, Step) for step in self.steps)
 
     @property
@@ -179,12 +179,12 @@ class History:
 
     @property
     def can_undo(self) -> bool:
-        """Whether there is something to undo."""
+        """Return whether there is something to undo."""
         return bool(self.past)
 
     @property
     def can_redo(self) -> bool:
-        """Whether something was undone and nothing done since."""
+        """Return whether something was undone and nothing done since."""
         return bool(self.future)
 
     def do(self, recipe: Recipe) -> History:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -17,6 +18,7 @@ from safeswap.methods.recode.hierarchy import Hierarchy
 from safeswap.methods.recode.steps import (
     Blank,
     ByHierarchy,
+    DateBand,
     GlobalRecode,
     Ranges,
     Recode,
@@ -25,6 +27,8 @@ from safeswap.methods.recode.steps import (
     TopBottomCode,
     Truncate,
 )
+from safeswap.model.columns import not_a_date
+from safeswap.model.dates import parse_date
 from safeswap.model.schema import Attribute, Kind
 from safeswap.model.text import plural
 
@@ -291,6 +295,8 @@ def _breaks(step: Ranges, numbers: npt.NDArray[np.float64], counts: npt.NDArray[
 
 def _recode(step: Recode, values: Values) -> Targets:
     target = step.target
+    if step.others is not None:
+        return {text: target.get(text, step.others) for text in values.texts if text in target or text in values.known}
     return {text: target[text] for text in values.texts if text in target}
 
 
@@ -306,6 +312,46 @@ def _global_recode(step: GlobalRecode, values: Values) -> Targets:
 def _ranges(step: Ranges, values: Values) -> Targets:
     places = place_in_ranges(parse_numbers(values, values.known), step.breaks, closed=step.closed)
     return {text: step.labels[place] for text, place in zip(values.known, places.tolist(), strict=True)}
+
+
+def _date_band(step: DateBand, values: Values) -> Targets:
+    """Band each date; dates after the one at which ages are taken are left out."""
+    days = parse_dates(values, values.known)
+    if step.by == "quarter":
+        return {text: f"{day.year:04d}-Q{(day.month + 2) // 3}" for text, day in days.items()}
+    if step.by == "month":
+        return {text: f"{day.year:04d}-{day.month:02d}" for text, day in days.items()}
+    at = None if step.at is None else dt.date.fromisoformat(step.at)
+    numbers = {text: day.year if at is None else completed_years(day, at) for text, day in days.items()}
+    known = {text: number for text, number in numbers.items() if at is None or number >= 0}
+    if not step.breaks:
+        return {text: f"{number:04d}" if at is None else str(number) for text, number in known.items()}
+    labels = band_labels(step)
+    places = place_in_ranges(np.array(list(known.values()), dtype=np.float64), step.breaks)
+    return {text: labels[place] for text, place in zip(known, places.tolist(), strict=True)}
+
+
+def band_labels(step: DateBand) -> tuple[str, ...]:
+    """Return the labels of ranges of years or ages, from low to high; empty if there are no ranges."""
+    return step.labels or (label_ranges(step.breaks, whole=True) if step.breaks else ())
+
+
+def completed_years(birth: dt.date, at: dt.date) -> int:
+    """Return the age in completed years; negative before birth.
+
+    >>> [completed_years(dt.date(2000, 2, 29), dt.date(2023, *day)) for day in ((2, 28), (3, 1))]
+    [22, 23]
+    """
+    return at.year - birth.year - ((at.month, at.day) < (birth.month, birth.day))
+
+
+def parse_dates(values: Values, texts: tuple[str, ...]) -> dict[str, dt.date]:
+    """Parse values as dates; refuse if one is not a date."""
+    days = {text: parse_date(text) for text in texts}
+    known = {text: day for text, day in days.items() if day is not None}
+    if len(known) < len(days):
+        raise not_a_date(values.attribute.name)
+    return known
 
 
 def _hierarchy(step: ByHierarchy, values: Values) -> Targets:
@@ -339,14 +385,16 @@ def _truncate(step: Truncate, values: Values) -> Targets:
 
 
 def _top_bottom(step: TopBottomCode, values: Values) -> Targets:
-    if values.attribute.kind in (Kind.NUMERIC, Kind.WEIGHT) and (step.top_label or step.bottom_label):
+    if values.attribute.kind.is_measurable and (step.top_label or step.bottom_label):
         raise SpecError(
-            f"{step.attribute!r} is numeric and takes no label",
+            f"{step.attribute!r} is {values.attribute.kind.value} and takes no label",
             code="not-categorical",
-            hint="use ranges with labels",
+            hint="use ranges with labels; for dates, date_band",
             attribute=step.attribute,
         )
-    place = _by_level(step, values) or _by_number(step, values)
+    if values.attribute.kind is Kind.DATE:
+        step = _as_stored(step, values)
+    place = _by_level(step, values) or _by_date(step, values) or _by_number(step, values)
     low = -np.inf if step.bottom is None else place[step.bottom]
     high = np.inf if step.top is None else place[step.top]
     if low > high or (low == high and step.top is not None):
@@ -373,6 +421,28 @@ def _by_level(step: TopBottomCode, values: Values) -> dict[str, float]:
     if values.attribute.kind is not Kind.ORDINAL or not all(bound in values.counts for bound in bounds):
         return {}
     return {text: float(place) for place, text in enumerate(values.known)}
+
+
+def _as_stored(step: TopBottomCode, values: Values) -> TopBottomCode:
+    """Return the step with its bounds spelled as the dates of the column: timestamps have a time."""
+    time = next((text[10:] for text in values.known), "")
+    bounds = {end: f"{bound}{time}" for end in ("top", "bottom") if (bound := getattr(step, end)) is not None}
+    return step.replace(**bounds)
+
+
+def _by_date(step: TopBottomCode, values: Values) -> dict[str, float]:
+    """Return the day of each date and bound; nothing if the attribute is not a date."""
+    bounds = tuple(bound for bound in (step.top, step.bottom) if bound is not None)
+    if values.attribute.kind is not Kind.DATE:
+        return {}
+    if any(parse_date(bound) is None for bound in bounds):
+        raise SpecError(
+            f"a bound of {step.attribute!r} is not a date",
+            code="no-order",
+            hint="give bounds such as 2024-02-29",
+            attribute=step.attribute,
+        )
+    return {text: float(day.toordinal()) for text, day in parse_dates(values, (*values.known, *bounds)).items()}
 
 
 def _by_number(step: TopBottomCode, values: Values) -> dict[str, float]:
@@ -419,6 +489,7 @@ _RULES = {
     Recode: _recode,
     GlobalRecode: _global_recode,
     Ranges: _ranges,
+    DateBand: _date_band,
     ByHierarchy: _hierarchy,
     Truncate: _truncate,
     TopBottomCode: _top_bottom,

@@ -7,6 +7,7 @@
     ranges            replace numbers by ranges
     hierarchy         replace codes by their ancestors in a tree
     truncate          remove the last characters of a code
+    date_band         replace dates by year, quarter, month or age
     top_bottom_code   replace values beyond a bound by the bound
     round             round numbers to multiples of a base
     blank             set values to missing
@@ -18,18 +19,19 @@ often each value occurs. :func:`safeswap.methods.recode.apply.apply_step` applie
 
 from __future__ import annotations
 
+import datetime as dt
 from abc import abstractmethod
 from collections.abc import Mapping
 from itertools import pairwise
 from math import inf
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Field, ValidationError, model_serializer, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_serializer, model_validator
 
 from safeswap.arrays.names import Names
 from safeswap.errors import SpecError
 from safeswap.methods.recode.hierarchy import Hierarchy
-from safeswap.model.spec import Strict, spec_error
+from safeswap.model.spec import CATEGORIES, IsoDate, Stated, Strict, takes
 from safeswap.model.text import plural
 
 Otherwise = Annotated[
@@ -38,23 +40,26 @@ Otherwise = Annotated[
 ]
 _FEW = 5
 # A value or label of an attribute, as opposed to an attribute's name: forms use another control.
-Value = Annotated[str, Field(json_schema_extra={"format": "value"})]
+Value = Annotated[
+    str,
+    BeforeValidator(lambda given: given.isoformat() if type(given) is dt.date else given),  # TOML has dates of its own
+    Field(json_schema_extra={"format": "value"}),
+]
 
 AttributeName = Annotated[str, Field(min_length=1, description="the attribute to change")]
+Category = Annotated[AttributeName, Field(json_schema_extra=takes(*CATEGORIES))]
 
 
-class Step(Strict):
+class Step(Stated):
     """The base of all steps: its name, its description in plain words, and errors as :class:`SpecError`."""
 
     model_config = ConfigDict(coerce_numbers_to_str=True)
 
     step: str
 
-    def __init__(self, **values: Any) -> None:
-        try:
-            super().__init__(**values)
-        except ValidationError as error:
-            raise spec_error(f"the {type(self).model_fields['step'].default} step", error) from None
+    @classmethod
+    def _name_in_errors(cls) -> str:
+        return f"the {cls.model_fields['step'].default} step"
 
     @model_serializer(mode="wrap")
     def _add_name(self, handler: Any) -> dict[str, Any]:
@@ -83,22 +88,29 @@ class Step(Strict):
 class Recode(Step):
     """Map each value by ``map``, or to the name of the group in ``groups`` that lists it.
 
+    All values that neither lists become ``others``, if it is given: rare values can join a group without being named.
+
     >>> Recode(attribute="Marital", groups={"alone": ["Single", "Widowed"]}, otherwise="keep").target
     {'Single': 'alone', 'Widowed': 'alone'}
+    >>> Recode(attribute="Marital", map={"Married": "Married"}, others="other").sentence
+    'recode Marital: Married to Married, all others to other'
     """
 
     step: Literal["recode"] = "recode"
-    attribute: AttributeName
+    attribute: Category
     map: Annotated[dict[str, str], Field(description="the new value of each value")] = Field(default_factory=dict)
     groups: Annotated[dict[str, Names], Field(description="new values, each with the values it replaces")] = Field(
         default_factory=dict
     )
     otherwise: Otherwise = "error"
+    others: Annotated[Value | None, Field(description="the new value of all values that are not listed")] = None
 
     @model_validator(mode="after")
     def _check_values(self) -> Recode:
         if not self.map and not self.groups:
             raise ValueError("give a map, or groups")
+        if self.others is not None and self.otherwise != "error":
+            raise ValueError("others covers every value: leave otherwise out")
         stated = [*self.map, *(value for values in self.groups.values() for value in values)]
         twice = sorted({value for value in stated if stated.count(value) > 1}) if len(set(stated)) < len(stated) else []
         if twice:
@@ -115,6 +127,8 @@ class Recode(Step):
         """The step in plain words."""
         news = set(self.target.values())
         rest = {"error": "", "keep": ", the others stay", "blank": ", the others become missing"}[self.otherwise]
+        if self.others is not None:
+            rest = f", all others to {self.others}"
         if len(self.target) <= _FEW and len(news) == 1:
             return f"recode {self.attribute}: {', '.join(self.target)} to {news.pop()}{rest}"
         become = plural(len(self.target), "value becomes", "values become")
@@ -162,7 +176,7 @@ class GlobalRecode(Step):
     """
 
     step: Literal["global_recode"] = "global_recode"
-    attribute: AttributeName
+    attribute: Annotated[AttributeName, Field(json_schema_extra=takes(*CATEGORIES, "numeric"))]
     spans: Annotated[tuple[Span, ...], Field(min_length=1, description="codes from low to high become `to`")]
     missing: Annotated[tuple[Value, ...], Field(description='new codes for "no answer"')] = ()
     labels: Annotated[dict[str, str], Field(description="what the new codes mean")] = Field(default_factory=dict)
@@ -184,6 +198,18 @@ class GlobalRecode(Step):
         return f"recode {self.attribute}: {become} {to:,}"
 
 
+def _check_ranges(breaks: tuple[float, ...], labels: tuple[str, ...], number: int | None = None) -> None:
+    number = len(breaks) + 1 if number is None else number
+    if any(not -inf < each < inf for each in breaks):
+        raise ValueError("a break is not a number")
+    if any(low >= high for low, high in pairwise(breaks)):
+        raise ValueError("the breaks are not in ascending order")
+    if labels and len(labels) != number:
+        raise ValueError(f"{plural(len(labels), 'label is', 'labels are')} given for {plural(number, 'range')}")
+    if len(set(labels)) < len(labels):
+        raise ValueError("two ranges have the same label")
+
+
 class Ranges(Step):
     """Replace numbers by ranges: cut at ``breaks``, or into a number of ranges of ``equal_width`` or ``equal_count``.
 
@@ -195,7 +221,7 @@ class Ranges(Step):
     """
 
     step: Literal["ranges"] = "ranges"
-    attribute: AttributeName
+    attribute: Annotated[AttributeName, Field(json_schema_extra=takes("numeric", "ordinal"))]
     breaks: Annotated[tuple[float, ...], Field(description="where ranges begin, in ascending order")] = ()
     equal_width: Annotated[int | None, Field(ge=2, le=10_000, description="number of ranges of equal width")] = None
     equal_count: Annotated[
@@ -208,16 +234,7 @@ class Ranges(Step):
     def _check_consistency(self) -> Ranges:
         if bool(self.breaks) + (self.equal_width is not None) + (self.equal_count is not None) != 1:
             raise ValueError("give breaks, equal_width or equal_count, one of them")
-        if any(not -inf < each < inf for each in self.breaks):
-            raise ValueError("a break is not a number")
-        if any(low >= high for low, high in pairwise(self.breaks)):
-            raise ValueError("the breaks are not in ascending order")
-        if self.labels and len(self.labels) != self.number:
-            raise ValueError(
-                f"{plural(len(self.labels), 'label is', 'labels are')} given for {plural(self.number, 'range')}"
-            )
-        if len(set(self.labels)) < len(self.labels):
-            raise ValueError("two ranges have the same label")
+        _check_ranges(self.breaks, self.labels, self.number)
         return self
 
     @property
@@ -232,6 +249,53 @@ class Ranges(Step):
         return f"{self.attribute} to {plural(self.number, 'range')}{how}"
 
 
+class DateBand(Step):
+    """Replace dates by their year, quarter or month, or by the age in completed years on the date ``at``.
+
+    Who was born on 29 February is a year older from 1 March in years without that day. Years and ages can be cut into
+    ranges that begin at ``breaks``. Years, quarters, months and ranges are ordered categories, an age is a number.
+
+    >>> DateBand(attribute="born", by="age", at="2024-06-30", breaks=[15, 65]).sentence
+    'born to age on 2024-06-30 in 3 ranges'
+    """
+
+    step: Literal["date_band"] = "date_band"
+    attribute: Annotated[AttributeName, Field(json_schema_extra=takes("date"))]
+    by: Annotated[
+        Literal["year", "quarter", "month", "age"], Field(description="what replaces a date; age needs `at`")
+    ] = "year"
+    at: Annotated[IsoDate | None, Field(description="the date on which ages are taken, such as 2024-06-30")] = None
+    breaks: Annotated[
+        tuple[float, ...], Field(description="where ranges of years or ages begin, in ascending order; none by default")
+    ] = ()
+    labels: Annotated[tuple[Value, ...], Field(description="names of the ranges, one more than breaks")] = ()
+    otherwise: Annotated[
+        Literal["error", "blank"], Field(description="dates after `at`: refuse them, or set them to missing")
+    ] = "error"
+
+    @model_validator(mode="after")
+    def _check_consistency(self) -> DateBand:
+        if (self.by == "age") != (self.at is not None):
+            raise ValueError(
+                "an age needs the date at which it is taken" if self.by == "age" else "at is for ages only"
+            )
+        if self.breaks and self.by not in ("year", "age"):
+            raise ValueError("only years and ages are cut into ranges")
+        if any(not float(each).is_integer() for each in self.breaks):
+            raise ValueError("a break is a whole number")
+        if self.labels and not self.breaks:
+            raise ValueError("labels are for ranges: give breaks")
+        _check_ranges(self.breaks, self.labels)
+        return self
+
+    @property
+    def sentence(self) -> str:
+        """The step in plain words."""
+        on = "" if self.at is None else f" on {self.at}"
+        ranges = f" in {plural(len(self.breaks) + 1, 'range')}" if self.breaks else ""
+        return f"{self.attribute} to {self.by}{on}{ranges}"
+
+
 class ByHierarchy(Step):
     """Replace codes by those ``level`` steps above, in the tree given here or else in the schema's.
 
@@ -240,7 +304,7 @@ class ByHierarchy(Step):
     """
 
     step: Literal["hierarchy"] = "hierarchy"
-    attribute: AttributeName
+    attribute: Category
     level: Annotated[int, Field(ge=1, le=99, description="number of steps up the tree")] = 1
     parents: Annotated[dict[str, str], Field(description="the parent of each code; by default the schema's tree")] = (
         Field(default_factory=dict)
@@ -278,7 +342,7 @@ class Truncate(Step):
     """
 
     step: Literal["truncate"] = "truncate"
-    attribute: AttributeName
+    attribute: Category
     characters: Annotated[int, Field(ge=1, le=1_000, description="number of characters to remove from the end")] = 1
     fill: Annotated[Value, Field(max_length=1, description="replacement for each removed character, e.g. *")] = ""
     otherwise: Otherwise = "error"
@@ -297,9 +361,13 @@ class TopBottomCode(Step):
     """
 
     step: Literal["top_bottom_code"] = "top_bottom_code"
-    attribute: AttributeName
-    top: Annotated[Value | None, Field(description="the highest value to keep")] = None
-    bottom: Annotated[Value | None, Field(description="the lowest value to keep")] = None
+    attribute: Annotated[AttributeName, Field(json_schema_extra=takes("numeric", "ordinal"))]
+    top: Annotated[
+        Value | None, Field(description="the highest value to keep", json_schema_extra=takes(levels_of="attribute"))
+    ] = None
+    bottom: Annotated[
+        Value | None, Field(description="the lowest value to keep", json_schema_extra=takes(levels_of="attribute"))
+    ] = None
     top_label: Annotated[Value | None, Field(description="label for the top and all above it, e.g. 80+")] = None
     bottom_label: Annotated[Value | None, Field(description="label for the bottom and all below it")] = None
 
@@ -324,7 +392,7 @@ class Round(Step):
     """Round numbers to multiples of ``base``: the nearest (halves away from zero), the next below or above."""
 
     step: Literal["round"] = "round"
-    attribute: AttributeName
+    attribute: Annotated[AttributeName, Field(json_schema_extra=takes("numeric"))]
     base: Annotated[float, Field(ge=1e-9, le=1e15, allow_inf_nan=False, description="e.g. 5, 1000 or 0.1")]
     how: Annotated[Literal["nearest", "down", "up"], Field(description="direction of rounding")] = "nearest"
 
@@ -341,7 +409,12 @@ class Blank(Step):
 
     step: Literal["blank"] = "blank"
     attribute: AttributeName
-    values: Annotated[tuple[Value, ...], Field(description="the values to set to missing; all by default")] = ()
+    values: Annotated[
+        tuple[Value, ...],
+        Field(
+            description="the values to set to missing; all by default", json_schema_extra=takes(levels_of="attribute")
+        ),
+    ] = ()
 
     @property
     def sentence(self) -> str:
@@ -369,12 +442,12 @@ class Drop(Step):
 
 STEPS: dict[str, type[Step]] = {
     kind.model_fields["step"].default: kind
-    for kind in (Recode, GlobalRecode, Ranges, ByHierarchy, Truncate, TopBottomCode, Round, Blank, Drop)
+    for kind in (Recode, GlobalRecode, Ranges, DateBand, ByHierarchy, Truncate, TopBottomCode, Round, Blank, Drop)
 }
 """Every step class by name."""
 
 AnyStep = Annotated[
-    Recode | GlobalRecode | Ranges | ByHierarchy | Truncate | TopBottomCode | Round | Blank | Drop,
+    Recode | GlobalRecode | Ranges | DateBand | ByHierarchy | Truncate | TopBottomCode | Round | Blank | Drop,
     Field(discriminator="step"),
 ]
 

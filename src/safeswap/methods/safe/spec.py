@@ -16,7 +16,7 @@ from safeswap.arrays.types import Counts
 from safeswap.model.evidence import Evidence, bit_codes
 from safeswap.model.invariant import AttributesPromise
 from safeswap.model.score import proved_bound
-from safeswap.model.spec import MaskSpec
+from safeswap.model.spec import CATEGORIES, MaskSpec, takes
 from safeswap.model.table import CountTable, long_table
 from safeswap.model.text import plural
 
@@ -33,10 +33,16 @@ class SafeSpec(MaskSpec):
 
     tables: Annotated[
         tuple[Names, ...],
-        Field(description="tables to publish, each by its attributes; none: do nothing"),
+        Field(
+            description="tables to publish, each by its attributes; none: do nothing",
+            json_schema_extra=takes(*CATEGORIES),
+        ),
     ]
     tolerance: Annotated[int, Field(ge=2, description="smallest count above 0 that may be published")] = 3
-    keep: Annotated[tuple[Names, ...], Field(description="margins kept exactly, each by its attributes")] = ()
+    keep: Annotated[
+        tuple[Names, ...],
+        Field(description="margins kept exactly, each by its attributes", json_schema_extra=takes(*CATEGORIES)),
+    ] = ()
     search: Annotated[
         Literal["thorough", "quick"],
         Field(description="thorough: for small files, also prove the fewest records by an integer programme"),
@@ -251,6 +257,8 @@ class SafeCells(AttributesPromise):
     Recounted from the columns of the file, without the code that changed it. Values are compared bit for bit. Cells of
     a table of fewer attributes are sums of safe ones.
     """
+
+    is_about_result: ClassVar[bool] = True
 
     tolerance: int
 

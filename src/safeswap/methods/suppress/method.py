@@ -7,7 +7,7 @@ blanked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -22,6 +22,8 @@ from safeswap.arrays.types import Floats, Int64s, Rows
 from safeswap.errors import InfeasibleError, SpecError
 from safeswap.measures.key_cells import key_classes
 from safeswap.measures.risk.risky import Risky, risky
+from safeswap.methods.by_household import MatesAgree
+from safeswap.methods.suppress.households import HouseholdProblem, NothingUnsafeOfHouseholds, blank_households
 from safeswap.methods.suppress.problem import (
     Blanking,
     Meaning,
@@ -42,13 +44,16 @@ from safeswap.model.combination import (
     as_combinations,
     check_combinations,
 )
+from safeswap.model.effect import Blanked, Effect
 from safeswap.model.evidence import Evidence
+from safeswap.model.households import check_constant
 from safeswap.model.invariant import AttributesPromise, Invariant, ReplaysFromAudit, SameRows, UntouchedColumns
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import Change
-from safeswap.model.schema import level_texts
+from safeswap.model.scenario import ScenarioName, as_scenario, fill_in
+from safeswap.model.schema import Schema, household_attributes, level_texts, require_household
 from safeswap.model.score import proved_bound
 from safeswap.model.spec import MaskSpec
 from safeswap.model.text import plural
@@ -85,6 +90,18 @@ class SuppressSpec(CombinationFields, MaskSpec):
     gap: Annotated[
         float, Field(ge=0, lt=1, description="stop at an answer proved to be this close to the least, as a share")
     ] = 0.0
+    unit: Annotated[
+        Literal["person", "household"],
+        Field(description="what a combination counts: the persons, or the households with a member that has it"),
+    ] = "person"
+    scenario: ScenarioName = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _reads_scenario(cls, values: Any) -> Any:
+        if isinstance(values, Mapping) and not isinstance(values.get("scenario", ""), str):
+            values = {"unit": as_scenario(values["scenario"]).unit, **values}
+        return fill_in(values)
 
     @model_validator(mode="after")
     def _is_consistent(self) -> SuppressSpec:
@@ -94,6 +111,8 @@ class SuppressSpec(CombinationFields, MaskSpec):
                 raise ValueError(f"{field} names {strange[0]!r}, which is in no combination")
         if self.objective == "values" and self.importance:
             raise ValueError("importance counts only with the objective weight")
+        if self.unit == "household" and self.weight is not None:
+            raise ValueError("households are counted, not weighted: leave out weight, or set unit to person")
         if not names - set(self.keep):
             raise ValueError("keep names every attribute: there is nothing left to blank")
         return self
@@ -170,6 +189,8 @@ class OnlyBlanks(AttributesPromise):
 class NothingUnsafe(Invariant):
     """Every combination of values that occurs has at least the tolerance, under the stated meaning of missing."""
 
+    is_about_result: ClassVar[bool] = True
+
     combinations: tuple[tuple[Names, float], ...]
     missing: Missing
     weight: str | None = None
@@ -188,6 +209,8 @@ class NothingUnsafe(Invariant):
 
     def problem(self, evidence: Evidence) -> str:
         """Count the unsafe combinations of values, and name the keys of the first list that has some."""
+        if gone := _describe_lost_weight(evidence.after, self.weight):
+            return gone
         unsafe = {keys: left for keys, left in recount_unsafe(evidence.after, self) if left}
         if not unsafe:
             return ""
@@ -207,6 +230,8 @@ class NothingUnsafe(Invariant):
 class EnoughByPublishedKeys(Invariant):
     """Every record shares its published key values with enough records that have all these keys."""
 
+    is_about_result: ClassVar[bool] = True
+
     keys: Names
     tolerance: float
     weight: str | None = None
@@ -222,6 +247,8 @@ class EnoughByPublishedKeys(Invariant):
 
     def problem(self, evidence: Evidence) -> str:
         """Count the records below the tolerance."""
+        if gone := _describe_lost_weight(evidence.after, self.weight):
+            return gone
         below = self.records_below(evidence.after)
         return f"{plural(below, 'record is', 'records are')} below {self.tolerance:g}" if below else ""
 
@@ -240,6 +267,12 @@ class EnoughByPublishedKeys(Invariant):
         least = self.tolerance if weights is None else self.tolerance * (1 - _SHORT)
         is_low = _published_sizes(cells, sizes, np.arange(len(cells))) < least
         return int(members[is_low & (cells >= 0).any(axis=1)].sum())  # without a key there is nothing to agree in
+
+
+def _describe_lost_weight(data: Microdata, weight: str | None) -> str:
+    """Say that sums of weights cannot be counted, if the weight is missing; empty if they can."""
+    lost = weight is not None and bool(np.isnan(to_numbers(data, weight)).any())
+    return f"{weight} is missing, so that its sums cannot be counted" if lost else ""
 
 
 def recount_unsafe(data: Microdata, promise: NothingUnsafe) -> Iterable[tuple[Names, int]]:
@@ -352,8 +385,12 @@ class Suppress:
         "Willenborg & de Waal 2001, Elements of Statistical Disclosure Control, Lecture Notes in Statistics 155",
     )
 
+    takes_households: ClassVar[bool] = True  # a blank of a household attribute is one for all members
+
     def plan(self, data: Microdata, spec: SuppressSpec) -> ValuePlan:
         """Count what is unsafe, and check that blanking can make it safe."""
+        if goes_by_household(data.schema, spec):
+            return _plan_households(data, spec)
         found = risky(data, as_combinations(spec))
         left = () if not found.unsafe else _find_never_safe(data, spec)
         text = found.sentence
@@ -366,6 +403,8 @@ class Suppress:
 
     def apply(self, data: Microdata, spec: SuppressSpec, *, key: Key, replicate: int = 0) -> Masked:
         """Find the blanks, draw the records, blank them."""
+        if goes_by_household(data.schema, spec):
+            return _mask_households(data, spec, key=key, replicate=replicate)
         plan = self.plan(data, spec)
         if not plan.is_feasible:
             raise InfeasibleError(
@@ -386,6 +425,10 @@ class Suppress:
         facts = {**masked.audit.facts, **_facts(masked, answer)}
         return replace(masked, audit=replace(masked.audit, facts=facts))
 
+    def effects(self, schema: Schema, spec: SuppressSpec) -> tuple[Effect, ...]:
+        """Return that values were blanked."""
+        return (Blanked(spec.blankable),)
+
     def invariants(self, data: Microdata, spec: SuppressSpec) -> tuple[Invariant, ...]:
         """Promise only blanks, other columns untouched, and nothing unsafe left by an independent count.
 
@@ -393,14 +436,95 @@ class Suppress:
         """
         stated = check_combinations(spec, data.schema, records=len(data))
         others = tuple(name for name in data.attributes if name not in spec.blankable)
+        by_household = spec.unit == "household"
+        safe: list[Invariant] = [
+            NothingUnsafeOfHouseholds(stated, require_household(data.schema))
+            if by_household
+            else NothingUnsafe(stated, spec.missing, spec.weight)
+        ]
+        safe += [published_keys(spec)] if spec.guards_published_keys and not by_household else []
+        shared = tuple(name for name in household_attributes(data.schema) if name in spec.blankable)
         return (
             SameRows(),
             *((UntouchedColumns(others),) if others else ()),
             OnlyBlanks(spec.blankable),
-            NothingUnsafe(stated, spec.missing, spec.weight),
-            *((published_keys(spec),) if spec.guards_published_keys else ()),
+            *safe,
+            *((MatesAgree(shared, require_household(data.schema)),) if shared else ()),
             ReplaysFromAudit(),
         )
+
+
+def goes_by_household(schema: Schema, spec: SuppressSpec) -> bool:
+    """Return whether households are blanked as one: they are the unit, or an attribute of theirs may be blanked."""
+    return spec.unit == "household" or bool(set(spec.blankable) & set(household_attributes(schema)))
+
+
+def _household_problem(data: Microdata, spec: SuppressSpec) -> HouseholdProblem:
+    if spec.missing not in ("none", "any"):
+        raise SpecError(
+            f"household attributes are blanked with a missing value that matches nothing, not with {spec.missing!r}",
+            code="household-not-supported",
+            hint='take missing="none" or "any", or take the mark off the attribute (household = false)',
+            missing=spec.missing,
+        )
+    stated = check_combinations(spec, data.schema, records=len(data))
+    check_constant(data, (name for name in household_attributes(data.schema) if name in spec.names))
+    if spec.missing == "any":
+        names = spec.names
+        masks = _add_parts(tuple((mask_of([names.index(key) for key in keys]), least) for keys, least in stated))
+        stated = tuple((tuple(names[j] for j in decode_mask(mask)), least) for mask, least in masks)
+    return HouseholdProblem.of(
+        data,
+        stated,
+        costs=spec.costs,
+        allowed=spec.blankable,
+        by_household=spec.unit == "household",
+        weight=spec.weight,
+    )
+
+
+def _plan_households(data: Microdata, spec: SuppressSpec) -> ValuePlan:
+    cells, records = _household_problem(data, spec).count()
+    counted = "households" if spec.unit == "household" else "persons"
+    text = (
+        f"{plural(cells, 'combination')} of values unsafe, counting {counted}; {records:,} of "
+        f"{plural(len(data), 'record')} in one; a household attribute is blanked for all members"
+    )
+    return ValuePlan(method=spec.method, records=len(data), asked=records, feasible=records, text=text)
+
+
+def _mask_households(data: Microdata, spec: SuppressSpec, *, key: Key, replicate: int) -> Masked:
+    """Blank household by household."""
+    plan, problem = _plan_households(data, spec), _household_problem(data, spec)
+    before, least = problem.by_dimension(), problem.least_cost()
+    rows = blank_households(problem)
+    after, sizes = problem.by_dimension(), [len(keys) for keys, _ in problem.combinations]
+    changes = {name: _blank_rows(data, name, found) for name, found in rows.items()}
+    masked = make_masked(data, spec, plan, changes, key=key, replicate=replicate)
+    values = {name: len(found) for name, found in rows.items()}
+    cost = sum(spec.costs[name] * n for name, n in values.items())
+    saved = f"at most {1 - least / cost:.0%} of it could be saved" if cost > least else "no answer loses less"
+    facts = {
+        **masked.audit.facts,
+        "protected": spec.protected,
+        "households": len(problem.homes),
+        "counted": "households" if spec.unit == "household" else "persons",
+        "values_blanked": sum(values.values()),
+        "importance_blanked": cost if spec.importance else None,
+        "answer": f"greedy, household by household: {saved}, as far as was proved",
+        "least_possible": least,
+        UNSAFE: [
+            {"keys": size, "lists": sizes.count(size), "before": before[size], "after": after[size]}
+            for size in sorted(before)
+        ],
+        BLANKED: [
+            {"attribute": name, "values": values.get(name, 0), "importance": spec.costs[name]}
+            for name in spec.blankable
+        ],
+    }
+    if spec.unit == "person":
+        facts[BELOW] = published_keys(spec).records_below(masked.data)
+    return replace(masked, audit=replace(masked.audit, facts=facts))
 
 
 def problem_of(data: Microdata, spec: SuppressSpec) -> tuple[Problem, Rows]:
@@ -471,8 +595,6 @@ def _drop_implied(stated: Masks) -> Masks:
 
 
 def _split_by_weight(data: Microdata, weight: str, found: Any) -> Any:
-    from safeswap.model.columns import to_numbers
-
     weights = to_numbers(data, weight)
     levels, ranks = np.unique(weights, return_inverse=True)
     columns = [column[found.of_record] for column in found.columns]
@@ -517,9 +639,8 @@ def _draw_rows(answer: Blanking, of_record: Rows, draws: Any) -> dict[int, Rows]
     offset = before - before[first][of_entry]
     for start, skipped, number, mask in zip(starts, offset, answer.numbers, answer.masks, strict=True):
         taken = order[start + skipped : start + skipped + number]
-        for key in range(int(mask).bit_length()):
-            if int(mask) >> key & 1:
-                rows.setdefault(key, []).append(taken)
+        for key in decode_mask(int(mask)):
+            rows.setdefault(key, []).append(taken)
     return {key: np.sort(np.concatenate(found)) for key, found in rows.items()}
 
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from safeswap.arrays.combinations import cell_ranks, decode_mask
 from safeswap.arrays.highs import Programme
@@ -79,6 +78,8 @@ class _Builder:
 
     def build(self) -> BlankingProgramme:
         """Build the programme, and label its independent parts."""
+        from scipy import sparse  # slow to import, and every command that accounts for a masking comes here
+
         rows, columns, values = (np.concatenate(part) for part in zip(*self.entries, strict=True))
         matrix = sparse.csr_array((values, (rows, columns)), shape=(self.rows, self.columns))
         links = sparse.coo_array(

@@ -12,7 +12,6 @@ from time import monotonic
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from safeswap.arrays.combinations import Classes, cell_codes, decode_mask
 from safeswap.arrays.highs import GrowingProgramme, Programme
@@ -396,6 +395,8 @@ def _solve_whole(problem: Problem, best: Blanking, bound: float, seconds: float,
 
 def _types_programme(problem: Problem, classes: Int64s, masks: Int64s) -> Programme:
     """Columns: records of each type, then a flag per used type. Rows: all records, used or not, enough matches."""
+    from scipy import sparse  # slow to import
+
     types = classes.size
     members = problem.members[classes].astype(np.float64)
     records = sparse.csr_array((np.ones(types), (classes, np.arange(types))), shape=(problem.members.size, types))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import resources
 from typing import Any
 
@@ -59,8 +60,8 @@ def install(app: FastAPI, *, pages: bool = True) -> None:
         return
     app.add_api_route(PAGE, _serve_page, include_in_schema=False)
     app.add_api_route(f"{PAGE}/start.js", _serve_start, include_in_schema=False)
-    app.add_api_route(f"{PAGE}/swagger-ui-bundle.js", _serve_bundle, include_in_schema=False)
-    app.add_api_route(f"{PAGE}/swagger-ui.css", _serve_css, include_in_schema=False)
+    for name, media_type in (("swagger-ui-bundle.js", "text/javascript"), ("swagger-ui.css", "text/css")):
+        app.add_api_route(f"{PAGE}/{name}", _resource(name, media_type), include_in_schema=False, name=name)
 
 
 def routes_of(app: FastAPI) -> list[RouteContext]:
@@ -137,14 +138,9 @@ def _serve_start() -> Response:
     return Response(_START, media_type="text/javascript")
 
 
-def _serve_bundle() -> Response:
-    return _serve_resource("swagger-ui-bundle.js", "text/javascript")
+def _resource(name: str, media_type: str) -> Callable[[], Response]:
+    def serve() -> Response:
+        content = resources.files("fastapi_swagger.resources").joinpath(name).read_bytes()
+        return Response(content, media_type=media_type, headers={"Cache-Control": "private, max-age=86400"})
 
-
-def _serve_css() -> Response:
-    return _serve_resource("swagger-ui.css", "text/css")
-
-
-def _serve_resource(name: str, media_type: str) -> Response:
-    content = resources.files("fastapi_swagger.resources").joinpath(name).read_bytes()
-    return Response(content, media_type=media_type, headers={"Cache-Control": "private, max-age=86400"})
+    return serve

@@ -7,7 +7,6 @@ the exception's type and place in the code, not its message, which may contain a
 from __future__ import annotations
 
 import time
-import traceback
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
@@ -18,9 +17,8 @@ from sqlalchemy.exc import DataError, InterfaceError, OperationalError
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from safeswap.errors import SafeswapError
-from safeswap.service.http.logs import event
-from safeswap.service.http.metrics import METRICS
+from safeswap.errors import SafeswapError, locate
+from safeswap.service.http.logs import METRICS, event
 from safeswap.service.http.problems import (
     Unavailable,
     Unprocessable,
@@ -57,7 +55,7 @@ class RequestLog:
             await self.app(scope, receive, send_and_note)
         except Exception as error:  # noqa: BLE001  (last resort: logged, and answered without its message)
             incident, response = incident_response()
-            event("incident", incident=incident, error=type(error).__name__, place=_locate(error))
+            event("incident", incident=incident, error=type(error).__name__, place=locate(error))
             if status == 0:
                 await response(scope, receive, send_and_note)
         finally:
@@ -69,12 +67,6 @@ class RequestLog:
         event("request", **fields, ms=round(seconds * 1000, 1), user_id=scope.get("user_id", ""))
         METRICS.count("safeswap_requests_total", **fields)
         METRICS.observe("safeswap_request_seconds", seconds, route=route)
-
-
-def _locate(error: BaseException) -> str:
-    frames = traceback.extract_tb(error.__traceback__)
-    ours = [frame for frame in frames if "safeswap" in frame.filename] or list(frames)
-    return f"{ours[-1].filename.rsplit('/', 1)[-1]}:{ours[-1].lineno}" if ours else ""
 
 
 def install(app: FastAPI) -> None:

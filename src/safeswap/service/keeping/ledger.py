@@ -26,8 +26,7 @@ from safeswap.model.ledger import NOT_SEEN, Entry, Likeness, compare
 from safeswap.service.keeping.database import now
 from safeswap.service.keeping.tables import ledger, members, projects, releases, users
 from safeswap.service.keeping.vault import Vault
-from safeswap.service.people.callers import Caller
-from safeswap.service.people.roles import Role
+from safeswap.service.people.roles import Caller, Role
 
 if TYPE_CHECKING:
     from sqlalchemy import Row

@@ -122,6 +122,7 @@ projects = Table(
     Column("records", Integer, nullable=False, default=0),
     Column("description", JSON),  # attributes, kinds, levels, frequencies with small counts hidden
     Column("recipe", JSON),  # the ARGUS steps in force, and those before and after (recipes.py)
+    Column("settings", JSON),  # scenarios, steps with their history, study, release (routes/settings.py)
     Column("created_by", _ID, ForeignKey("users.id"), nullable=False),
     Column("created_at", Float, nullable=False),
     Column("used_at", Float, nullable=False),
@@ -229,6 +230,15 @@ maskings = Table(  # the register: what masked tables went through; survives the
     Column("number", Integer, primary_key=True),
     Column("name", _HASH, nullable=False, unique=True),  # keyed digest of a table, a column or a file
     Column("content", LargeBinary, nullable=False),  # the sealed steps
+)
+
+policies = Table(  # the agency's policy on attacks; the last one is in force
+    "policies",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=False),  # refuses two changes of the same version
+    Column("content", JSON, nullable=False),
+    Column("set_by", String(200), nullable=False),
+    Column("set_at", Float, nullable=False),
 )
 
 audit_log = Table(

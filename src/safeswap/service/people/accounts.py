@@ -31,7 +31,7 @@ from sqlalchemy import Connection, Row, delete, func, insert, select, text
 from sqlalchemy.exc import IntegrityError
 
 from safeswap.errors import SpecError
-from safeswap.service.http.metrics import METRICS
+from safeswap.service.http.logs import METRICS
 from safeswap.service.http.problems import Conflict, NotLoggedIn, TooMany
 from safeswap.service.keeping.database import new_id, now
 from safeswap.service.keeping.tables import log_ins, users

@@ -10,6 +10,7 @@
     decide                           ·              release
     export                 (·)       ·              none       analysts: if the setting `analysts_export` is on
     administer                               ·      none
+    govern                           ·       ·      none       the agency's policy on attacks
     people         ·        ·        ·       ·      read       of a project: its members, and administrators
     invite                  ·        ·       ·      none       of a project: its creator, its officers, administrators
 
@@ -19,21 +20,91 @@ members. Administrators see no data.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import hmac
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 from fastapi import Depends, Path, Request
 from fastapi.concurrency import run_in_threadpool
-from sqlalchemy import Row, select
+from sqlalchemy import Connection, Row, select
 
-from safeswap.service.http import etags
+from safeswap.model.key import Key
+from safeswap.service.http import etags, proxy
+from safeswap.service.http.headers import host_of
 from safeswap.service.http.problems import Conflict, Forbidden, NotFound, NotLoggedIn
+from safeswap.service.keeping import auditlog
 from safeswap.service.keeping.tables import members, projects
-from safeswap.service.people.callers import Caller, identify
+from safeswap.service.people import sessions
 from safeswap.service.settings import Settings
-from safeswap.service.state import service_of
+from safeswap.service.state import Service, service_of
+
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+CSRF_HEADER = "x-csrf-token"
+
+
+@dataclass(frozen=True)
+class Caller:
+    """An authenticated caller. ``scopes`` is None for a logged-in person, who may do all that the role allows."""
+
+    id: str
+    name: str
+    role: str
+    display_name: str = ""
+    scopes: frozenset[str] | None = None
+    session: str | None = None  # the secret of the session, to end or to rotate it
+
+
+def identify(request: Request) -> Caller | None:
+    """Return the caller of a request, or None. A token takes precedence over a cookie."""
+    caller = _identify(request, service_of(request))
+    request.scope["user_id"] = caller.id if caller is not None else ""  # for the log
+    return caller
+
+
+def _identify(request: Request, service: Service) -> Caller | None:
+    scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+    if scheme:
+        return _identify_by_token(service, secret.strip()) if scheme.lower() == "bearer" else None
+    cookie = request.cookies.get(service.settings.cookie)
+    return _identify_by_session(request, service, cookie) if cookie else None
+
+
+def _identify_by_token(service: Service, secret: str) -> Caller | None:
+    row = sessions.find_token(service.database, secret)
+    if row is None:
+        return None
+    return Caller(
+        id=row.user_id, name=row.name, role=row.role, display_name=row.display_name, scopes=frozenset(row.scopes)
+    )
+
+
+def _identify_by_session(request: Request, service: Service, secret: str) -> Caller | None:
+    row = sessions.find(service.database, service.settings, secret)
+    if row is None or not proxy.is_same_user(request, service.settings, row.name):
+        return None
+    if request.method not in SAFE_METHODS:
+        check_origin(request)
+        given = request.headers.get(CSRF_HEADER, "")
+        if not hmac.compare_digest(sessions.hash_of(given), row.csrf_hash):
+            raise Forbidden(
+                "the request does not carry the token of this session",
+                code="csrf",
+                hint="send csrf_token of GET /session as X-CSRF-Token",
+            )
+    return Caller(id=row.user_id, name=row.name, role=row.role, display_name=row.display_name, session=secret)
+
+
+def check_origin(request: Request) -> None:
+    """Refuse a cross-origin change; programs send no origin and pass."""
+    origin = request.headers.get("origin")
+    hosts = service_of(request).settings.hosts
+    asked = request.headers.get("host", "").lower()
+    ours = origin is None or urlsplit(origin).netloc.lower() == asked or host_of(urlsplit(origin).netloc) in hosts
+    if not ours or request.headers.get("sec-fetch-site", "same-origin") not in {"same-origin", "none"}:
+        raise Forbidden("a page of another origin asked for this", code="cross-origin")
 
 
 class Role(StrEnum):
@@ -63,6 +134,7 @@ PERMISSIONS = {
     "decide": Permission(frozenset({Role.OFFICER}), "release"),
     "export": Permission(frozenset({Role.OFFICER}), None),
     "administer": Permission(frozenset({Role.ADMIN}), None),
+    "govern": Permission(frozenset({Role.OFFICER, Role.ADMIN}), None),
     "people": Permission(_EVERYONE, "read"),
     "invite": Permission(frozenset({Role.ANALYST, Role.OFFICER, Role.ADMIN}), None),
 }
@@ -72,15 +144,21 @@ Dependency = Callable[..., Awaitable[Any]]
 
 @dataclass(frozen=True)
 class ProjectAccess:
-    """A project and the authorised caller."""
+    """A project, the authorised caller, and the service that has both."""
 
     row: Row[Any]
     user: Caller
+    service: Service
 
     @property
     def id(self) -> str:
         """The project's id."""
         return str(self.row.id)
+
+    @property
+    def may_work(self) -> bool:
+        """Whether the caller may work on the file, and so see figures from which the rate may follow."""
+        return may(self.user, "work", self.service.settings)
 
     @property
     def recipe(self) -> list[dict[str, Any]] | None:
@@ -97,6 +175,17 @@ class ProjectAccess:
                 code="no-data",
                 hint="PUT /projects/{project_id}/data, and wait for its job",
             )
+
+    @property
+    def key(self) -> Key:
+        """The project's secret key."""
+        return self.service.vault.project_key(self.id)
+
+    def record(
+        self, connection: Connection, action: str, subject: str = "", detail: Mapping[str, Any] | None = None
+    ) -> int:
+        """Add an entry about this project to the audit log, in the caller's transaction; return its number."""
+        return auditlog.record(connection, self.user.name, action, self.id, subject, detail)
 
 
 def allow(permission: str, *, once: bool = True) -> Dependency:
@@ -152,21 +241,30 @@ def check_permission(caller: Caller, permission: str, settings: Settings, *, uns
         raise Forbidden(f"the token has no scope {wanted.scope}", code="scope", needed=wanted.scope)
 
 
+def may(caller: Caller, permission: str, settings: Settings) -> bool:
+    """Return whether the role and the token's scopes include a permission."""
+    try:
+        check_permission(caller, permission, settings)
+    except Forbidden:
+        return False
+    return True
+
+
 def project_access(request: Request, caller: Caller, project_id: str, permission: str) -> ProjectAccess:
     """Authorise access to a project; for routes that find the project indirectly."""
-    settings = service_of(request).settings
-    check_permission(caller, permission, settings, unsafe=request.method not in {"GET", "HEAD"})
+    service = service_of(request)
+    check_permission(caller, permission, service.settings, unsafe=request.method not in {"GET", "HEAD"})
     is_member = select(members.c.user_id).where(members.c.project_id == projects.c.id, members.c.user_id == caller.id)
     statement = select(projects, is_member.exists().label("is_member")).where(
         projects.c.id == project_id, projects.c.state != "deleted"
     )
-    with service_of(request).database.read() as connection:
+    with service.database.read() as connection:
         row = connection.execute(statement).one_or_none()
     if row is None or not (row.is_member or caller.role == Role.ADMIN):
         raise NotFound("there is no such project", hint="see GET /projects")
     if permission == "invite" and not _may_invite(row, caller):
         raise Forbidden("only who made the project, its officers and administrators change its members", code="role")
-    return ProjectAccess(row=row, user=caller)
+    return ProjectAccess(row=row, user=caller, service=service)
 
 
 def _may_invite(row: Row[Any], caller: Caller) -> bool:
@@ -208,6 +306,11 @@ def _all_dependencies(dependant: Any) -> list[Any]:
     return [each for child in dependant.dependencies for each in (child, *_all_dependencies(child))]
 
 
+Everyone = Annotated[None, Depends(allow("public"))]
+Admin = Annotated[Caller, Depends(allow("administer"))]
 Reader = Annotated[ProjectAccess, Depends(project("read"))]
 Worker = Annotated[ProjectAccess, Depends(project("work"))]
+WorkReader = Annotated[ProjectAccess, Depends(project("work", once=False))]
+"""For what is only read, by who may work on the file."""
+Governor = Annotated[Caller, Depends(allow("govern"))]
 Officer = Annotated[ProjectAccess, Depends(project("decide"))]

@@ -6,46 +6,36 @@ A feature is imported on first use: a client that needs the models of a few does
 from __future__ import annotations
 
 from importlib import import_module
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from safeswap.service.routes import (
+    from safeswap.service.routes import (  # noqa: F401  (what type checkers see of __getattr__)
         argus,
+        attacks,
         confidentiality,
         data,
         exchange,
         health,
+        households,
         jobs,
         library,
         logs,
         maskings,
+        policy,
         projects,
         releases,
+        reports,
+        risk_views,
         safe_tables,
         scripts,
         session,
+        settings,
         studies,
         users,
     )
 
-__all__ = [
-    "argus",
-    "confidentiality",
-    "data",
-    "exchange",
-    "health",
-    "jobs",
-    "library",
-    "logs",
-    "maskings",
-    "projects",
-    "releases",
-    "safe_tables",
-    "scripts",
-    "session",
-    "studies",
-    "users",
-]
+__all__ = [module.name for module in iter_modules(__path__)]  # one feature per module
 
 
 def __getattr__(name: str) -> Any:

@@ -7,9 +7,10 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import FileResponse
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from safeswap import workflow
+from safeswap.model.scenario import Scenario
 from safeswap.service.http.problems import NotFound, Unprocessable
 from safeswap.service.http.wire import Identifier, Wire, example
 from safeswap.service.people.roles import Reader, Worker
@@ -23,8 +24,8 @@ from safeswap.service.routes.jobs import (
     serve_page,
     submit,
 )
-from safeswap.service.routes.maskings import find_masking, masking_request
-from safeswap.service.state import service_of
+from safeswap.service.routes.maskings import AS_SCENARIO, find_masking, masking_request
+from safeswap.service.routes.settings import scenario_of
 from safeswap.service.work.tasks import Context, Task, masked_data, request_of
 
 router = APIRouter(tags=["confidentiality"])
@@ -39,12 +40,11 @@ PAYLOAD = "plot.json"
 class ConfidentialityRequest(Wire):
     """Compute the confidentiality plot of a masking."""
 
-    model_config = ConfigDict(
-        json_schema_extra=example(masking="6f1c2d9a", keys=["turnover", "employees"], linkage="auto", options={})
-    )
+    model_config = example(masking="6f1c2d9a", keys=["turnover", "employees"], linkage="auto", options={})
 
     masking: Identifier
-    keys: tuple[str, ...] = Field(min_length=1, max_length=50)
+    keys: tuple[str, ...] = Field(default=(), max_length=50, description="Needed unless a scenario states them.")
+    scenario: Scenario | None = AS_SCENARIO
     linkage: str = Field(default="auto", pattern="^(auto|distance|fellegi_sunter|frequency)$")
     options: dict[str, Any] = Field(default_factory=dict, description="As for `confidentiality` in Python.")
 
@@ -57,13 +57,19 @@ def ask_for_plot(request: Request, response: Response, access: Worker, body: Con
         raise Unprocessable(
             "there is no such option", code="unknown-option", hint="options: " + ", ".join(sorted(OPTIONS))
         )
-    row = find_masking(request, access, body.masking)
+    scenario = body.scenario if body.scenario is not None or body.keys else scenario_of(access)
+    if not body.keys and scenario is None:
+        raise Unprocessable("name the keys, or state a scenario", code="bad-keys", hint='"keys": ["turnover"]')
+    if scenario is not None:
+        scenario.require_persons("a confidentiality plot")
+    row = find_masking(access, body.masking)
     payload = {
         "masking": row.id,
         **masking_request(row),
         "keys": list(body.keys),
         "linkage": body.linkage,
         "options": body.options,
+        **({} if scenario is None else {"scenario": scenario.as_dict()}),
     }
     return submit(request, response, access, "confidentiality", payload)
 
@@ -74,21 +80,21 @@ offer_results(router, "confidentiality", "confidentiality", "Get one plot: the r
 @router.get(
     "/projects/{project_id}/confidentiality/{result_id}/plot", response_model=dict[str, Any], responses=NONE_YET
 )
-def get_plot_payload(request: Request, access: Reader, result_id: ResultId) -> Response:
+def get_plot_payload(access: Reader, result_id: ResultId) -> Response:
     """Get the plot's data for its script: points, or bins if there are many; `latest` is the newest."""
-    row = find_or_latest(request, access, result_id, "confidentiality")
+    row = find_or_latest(access, result_id, "confidentiality")
     if row is None:
         return Response(status_code=204)
-    path = service_of(request).store.result(access.id, row.id) / PAYLOAD
+    path = access.service.store.result(access.id, row.id) / PAYLOAD
     if not path.is_file():
         raise NotFound("there is no such plot")
     return payload_of(row, path.read_bytes(), "plot")
 
 
 @router.get("/projects/{project_id}/confidentiality/{result_id}/plot.html", response_class=FileResponse)
-def get_plot_page(request: Request, access: Reader, result_id: ResultId) -> FileResponse:
+def get_plot_page(access: Reader, result_id: ResultId) -> FileResponse:
     """Get the plot as a standalone page."""
-    return serve_page(request, access, result_id, "confidentiality", PAGE)
+    return serve_page(access, result_id, "confidentiality", PAGE)
 
 
 def run_confidentiality(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
@@ -101,7 +107,12 @@ def run_confidentiality(context: Context, payload: dict[str, Any]) -> dict[str, 
     context.progress(0.3, "looking for neighbours")
     options = payload.get("options") or {}
     plot = workflow.confidentiality(
-        masked, keys=payload["keys"], linkage=payload.get("linkage", "auto"), key=context.key(), **options
+        masked,
+        keys=payload["keys"],
+        linkage=payload.get("linkage", "auto"),
+        key=context.key(),
+        scenario=payload.get("scenario"),
+        **options,
     )
     # Identifiers are values of records: the API identifies records by position.
     plot = plot.numbered()
@@ -117,7 +128,8 @@ def run_confidentiality(context: Context, payload: dict[str, Any]) -> dict[str, 
         "correct_link_share": None if plot.kind == "categorical" else plot.correct_link_share,
         "sentence": plot.sentence,
     }
-    spec = request_of(payload, "masking", "keys", "linkage", "options")
+    summary |= {"scenario": plot.settings["scenario"]} if "scenario" in plot.settings else {}
+    spec = request_of(payload, "masking", "keys", "linkage", "options", "scenario")
     return context.save_result("confidentiality", spec, summary)
 
 

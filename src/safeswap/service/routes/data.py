@@ -6,17 +6,17 @@ import asyncio
 import errno
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import AfterValidator, Field
 from sqlalchemy import select, update
 
-from safeswap import workflow
+from safeswap import datasets, workflow
 from safeswap.errors import InputError, InternalError, OutputError
 from safeswap.files.manifest import sum_file
 from safeswap.model.schema import Attribute, Schema
@@ -31,7 +31,6 @@ from safeswap.service.keeping.store import attempt_name, find_in, open_in
 from safeswap.service.keeping.tables import projects
 from safeswap.service.people.roles import ProjectAccess, Reader, Worker
 from safeswap.service.routes.jobs import Job, submit
-from safeswap.service.state import Service, service_of
 from safeswap.service.work.rare import Noise, perturb_cells, restore_rare_levels
 from safeswap.service.work.tasks import DATA, SCHEMA, Context, Task, read_schema
 
@@ -65,16 +64,24 @@ FileName = Annotated[
     ),
     AfterValidator(plain_text),
 ]
-Kind = Literal["nominal", "ordinal", "numeric", "identifier", "weight", "household", "geography"]
+Kind = Literal["nominal", "ordinal", "numeric", "identifier", "weight", "household", "geography", "date"]
 
 
 class FolderRequest(Wire):
     """A file in a server folder that the administrator allows."""
 
-    model_config = ConfigDict(json_schema_extra=example(path="surveys/2026.csv", reading={"identifier": "id"}))
+    model_config = example(path="surveys/2026.csv", reading={"identifier": "id"})
 
     path: str = Field(min_length=1, max_length=4000, description="Path below one of the allowed folders.")
     reading: dict[str, Any] = Field(default_factory=dict, description="identifier, kinds, missing, delimiter, …")
+
+
+class SampleRequest(Wire):
+    """One of the shipped data sets, to try things out: fictitious or public persons."""
+
+    model_config = example(sample="household_survey")
+
+    sample: Literal["household_survey", "cps8d"]
 
 
 _LEVELS = (
@@ -88,15 +95,19 @@ class AttributeChange(Wire):
 
     name: AttributeName
     kind: Kind | None = None
+    household: bool | None = Field(default=None, description="Whether all members of a household have the same value.")
     label: str | None = Field(default=None, max_length=1000)
     levels: tuple[str, ...] | None = Field(default=None, description=_LEVELS)
     labels: dict[str, str] | None = Field(default=None, description="Label of each level.")
+    design: Literal["", "stratum", "psu", "replicate"] | None = Field(
+        default=None, description="Part in the design of the sample: stratum, primary sampling unit, replicate weight."
+    )
 
 
 class DescriptionChange(Wire):
     """Changes to the description; attributes not named stay as they are."""
 
-    model_config = ConfigDict(json_schema_extra=example(attributes=[{"name": "age", "kind": "ordinal"}]))
+    model_config = example(attributes=[{"name": "age", "kind": "ordinal"}])
 
     attributes: tuple[AttributeChange, ...] = Field(min_length=1, max_length=10_000)
 
@@ -112,11 +123,7 @@ class DescriptionAnswer(Wire):
     warnings: tuple[str, ...]
 
 
-@router.put(
-    "/projects/{project_id}/data",
-    status_code=202,
-    openapi_extra=UPLOAD,
-)
+@router.put("/projects/{project_id}/data", status_code=202, openapi_extra=UPLOAD)
 async def send_data(
     *,
     request: Request,
@@ -128,9 +135,8 @@ async def send_data(
     encoding: Annotated[str | None, Query(max_length=40)] = None,
 ) -> Job:
     """Upload a file. It is streamed to disk; a worker with limits on memory and time reads it."""
-    service = service_of(request)
-    await run_in_threadpool(_begin_reading, service, access)
-    upload = await receive_upload(request, service, access)
+    await run_in_threadpool(_begin_reading, access)
+    upload = await receive_upload(request, access)
     stated = {"identifier": identifier, "delimiter": delimiter, "encoding": encoding}
     reading = {option: value for option, value in stated.items() if value is not None}
     payload = {"upload": upload, "name": name, "reading": reading}
@@ -140,15 +146,22 @@ async def send_data(
 @router.post("/projects/{project_id}/data-from-folder", status_code=202)
 def take_data(request: Request, response: Response, access: Worker, body: FolderRequest) -> Job:
     """Read a file from a server folder that the administrator allows."""
-    service = service_of(request)
-    path = _find_allowed(Path(body.path), service.settings.folders)
-    _begin_reading(service, access)
+    path = _find_allowed(Path(body.path), access.service.settings.folders)
+    _begin_reading(access)
     payload = {"path": str(path), "name": path.name, "reading": _check_options(body.reading)}
     return submit(request, response, access, "ingest", payload, data=False)
 
 
+@router.post("/projects/{project_id}/data-from-sample", status_code=202)
+def take_sample(request: Request, response: Response, access: Worker, body: SampleRequest) -> Job:
+    """Take a shipped data set, with its description."""
+    _begin_reading(access)
+    payload = {"sample": body.sample, "name": f"{body.sample} (sample)"}
+    return submit(request, response, access, "ingest", payload, data=False)
+
+
 @router.get("/projects/{project_id}/description")
-def get_description(request: Request, response: Response, access: Reader) -> DescriptionAnswer:
+def get_description(response: Response, access: Reader) -> DescriptionAnswer:
     """Get the description of the data: no records, and no rare levels."""
     access.require_data()
     set_etag(response, access.row.version)
@@ -160,10 +173,9 @@ def change_description(request: Request, response: Response, access: Worker, bod
     """Change kinds, labels or the order of levels; a worker describes the data again."""
     access.require_data()
     require_match(request, access.row.version)
-    service = service_of(request)
-    schema = read_schema(service.store, access.id, access.row.data_version)
+    schema = read_schema(access.service.store, access.id, access.row.data_version)
     changed = change_schema(schema, body.attributes)
-    _begin_reading(service, access)
+    _begin_reading(access)
     payload = {"from_version": access.row.data_version, "schema": changed.model_dump(mode="json")}
     return submit(request, response, access, "ingest", payload, data=False)
 
@@ -193,9 +205,9 @@ def _change_attribute(attribute: Attribute, stated: dict[str, Any]) -> Attribute
     return Attribute.model_validate({**attribute.model_dump(), "inferred": False, **stated, "labels": labels})
 
 
-def _begin_reading(service: Service, access: ProjectAccess) -> None:
+def _begin_reading(access: ProjectAccess) -> None:
     """Mark the project as reading; refuse a second file at the same time."""
-    with service.database.write() as connection:
+    with access.service.database.write() as connection:
         change = update(projects).where(
             projects.c.id == access.id, projects.c.version == access.row.version, projects.c.state != "reading"
         )
@@ -203,23 +215,25 @@ def _begin_reading(service: Service, access: ProjectAccess) -> None:
             raise Conflict("a file of this project is being read", code="busy", hint="wait for its job, or cancel it")
 
 
-def _discard_upload(service: Service, access: ProjectAccess, stored: Path) -> None:
+def _discard_upload(access: ProjectAccess, stored: Path) -> None:
     """Erase an incomplete upload and reset the project's state."""
     erase(stored)
     state = "ready" if access.row.data_version else "empty"
-    with service.database.write() as connection:
+    with access.service.database.write() as connection:
         connection.execute(
             update(projects).where(projects.c.id == access.id, projects.c.state == "reading").values(state=state)
         )
 
 
-async def receive_upload(request: Request, service: Service, access: ProjectAccess) -> str:
+async def receive_upload(
+    request: Request, access: ProjectAccess, discard: Callable[[ProjectAccess, Path], object] = _discard_upload
+) -> str:
     """Stream the body of a request to a file, up to the maximum size, and return the name of the upload."""
-    stored = service.store.uploads(access.id) / new_id()
+    stored = access.service.store.uploads(access.id) / new_id()
     try:
-        await _write_upload(request, service, access, stored)
+        await _write_upload(request, access, stored)
     except BaseException as error:
-        await run_in_threadpool(_discard_upload, service, access, stored)
+        await run_in_threadpool(discard, access, stored)
         if not isinstance(error, OSError) or error.errno not in _FULL:
             raise
         raise OutputError(
@@ -228,12 +242,12 @@ async def receive_upload(request: Request, service: Service, access: ProjectAcce
     return stored.name
 
 
-async def _write_upload(request: Request, service: Service, access: ProjectAccess, stored: Path) -> None:
+async def _write_upload(request: Request, access: ProjectAccess, stored: Path) -> None:
     announced = int(request.headers.get("content-length", "0") or 0)
-    most, written, checked = service.settings.limits.upload_bytes, 0, 0
+    most, written, checked = access.service.settings.limits.upload_bytes, 0, 0
     if announced > most:
         raise TooLarge(f"a file may have {most:,} bytes here", most=most)
-    await run_in_threadpool(service.store.check_room, access.id, announced)
+    await run_in_threadpool(access.service.store.check_room, access.id, announced)
     descriptor = os.open(stored, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         async for chunk in request.stream():
@@ -241,7 +255,7 @@ async def _write_upload(request: Request, service: Service, access: ProjectAcces
             if written > most:
                 raise TooLarge(f"a file may have {most:,} bytes here", most=most)
             if written > checked + _CHECK_EVERY:  # the size may not have been announced
-                await run_in_threadpool(service.store.check_room, access.id, 0)
+                await run_in_threadpool(access.service.store.check_room, access.id, 0)
                 checked = written
             await asyncio.to_thread(file.write, chunk)
         file.flush()
@@ -268,14 +282,15 @@ def _check_options(stated: dict[str, Any]) -> dict[str, Any]:
 
 
 def run_ingest(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
-    """Read the file (``upload``, ``path`` or ``from_version``), store the data, describe them."""
+    """Read the file (``upload``, ``path``, ``sample`` or ``from_version``), store the data, describe them."""
     context.progress(0.05, "reading the file")
     data = _read_data(context, payload)
     file_name = str(payload.get("name", ""))
     if "from_version" in payload:
         earlier = context.store.data(context.project_id, int(payload["from_version"]))
         return store_data(context, data, file_name=file_name, names=read_names(earlier))
-    return store_data(context, data, file_name=file_name, digest=sum_file(_link(context, payload))[1])
+    digest = "" if "sample" in payload else sum_file(link_of(context, payload))[1]
+    return store_data(context, data, file_name=file_name, digest=digest)
 
 
 def store_data(
@@ -326,8 +341,10 @@ def _read_data(context: Context, payload: Mapping[str, Any]) -> Microdata:
         plain = context.data(int(payload["from_version"]))
         changed = Schema.model_validate(payload["schema"])
         return workflow.read(plain.table, schema=restore_rare_levels(changed, plain, int(context.project["tolerance"])))
-    link = _link(context, payload)
-    link.symlink_to(_find_source(context, payload))
+    if "sample" in payload:
+        return cast("Microdata", getattr(datasets, payload["sample"])())  # one of the names that a request may state
+    link = link_of(context, payload)
+    link.symlink_to(find_source(context, payload))
     given = dict(payload.get("reading") or {})
     stated = {name: given[name] for name in READING | {"schema"} if name in given}
     if isinstance(stated.get("schema"), Mapping):
@@ -335,12 +352,13 @@ def _read_data(context: Context, payload: Mapping[str, Any]) -> Microdata:
     return workflow.read(link, **stated)
 
 
-def _link(context: Context, payload: Mapping[str, Any]) -> Path:
+def link_of(context: Context, payload: Mapping[str, Any]) -> Path:
     """Return the path under which the file is read: its original name, so that errors mention that."""
     return context.scratch / safe_name(str(payload.get("name") or "data"))
 
 
-def _find_source(context: Context, payload: Mapping[str, Any]) -> Path:
+def find_source(context: Context, payload: Mapping[str, Any]) -> Path:
+    """Return the file that a job is to read; refuse one that has gone, or is too large."""
     if "upload" in payload:
         source = context.store.upload(context.project_id, str(payload["upload"]))
     else:

@@ -11,22 +11,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import FileResponse
-from pydantic import ConfigDict
 from sqlalchemy import insert, select, update
 
 from safeswap import workflow
 from safeswap.errors import InputError
 from safeswap.model.schema import Schema
+from safeswap.projects.project import Project
 from safeswap.projects.webswap import new_project, read_project
-from safeswap.service.http.bodies import children
-from safeswap.service.http.paging import Page, Paged
+from safeswap.service.http.headers import children
 from safeswap.service.http.problems import Conflict, NotFound
-from safeswap.service.http.wire import Wire, example
+from safeswap.service.http.wire import Page, Paged, Wire, example
 from safeswap.service.keeping import auditlog
 from safeswap.service.keeping.database import new_id, now
 from safeswap.service.keeping.tables import members, projects, results
-from safeswap.service.people.callers import Caller
-from safeswap.service.people.roles import ProjectAccess, Reader, allow, project, project_access
+from safeswap.service.people.roles import Caller, ProjectAccess, Reader, allow, project, project_access
 from safeswap.service.routes.data import (
     UPLOAD,
     FileName,
@@ -38,7 +36,7 @@ from safeswap.service.routes.data import (
 )
 from safeswap.service.routes.jobs import Job, ResultAnswer, ResultId, find_result, result_page, submit
 from safeswap.service.routes.logs import log_text
-from safeswap.service.state import Service, service_of
+from safeswap.service.state import service_of
 from safeswap.service.work.tasks import DATA, SCHEMA, Context, Task
 
 if TYPE_CHECKING:
@@ -65,7 +63,7 @@ _LONGEST_LOG = 100_000
 class ExportRequest(Wire):
     """The format: a safeswap archive, or WebSwap's `.orig`, `.desc`, `.specs` and `.log`."""
 
-    model_config = ConfigDict(json_schema_extra=example(form="safeswap"))
+    model_config = example(form="safeswap")
 
     form: Literal["safeswap", "webswap"] = "safeswap"
 
@@ -76,68 +74,62 @@ def ask_for_export(request: Request, response: Response, access: Exporter, body:
 
     For officers, and for analysts if the administrator allows it; never with a token. Exports are logged.
     """
-    service = service_of(request)
-    payload: dict[str, Any] = {"form": body.form, "log": log_text(service, access.id)}
+    payload: dict[str, Any] = {"form": body.form, "log": log_text(access)}
     if body.form == "webswap":
-        payload["spec"] = _find_newest_swap(service, access)
+        payload["spec"] = _find_newest_swap(access)
     else:
         payload["facts"] = {
             "name": access.row.name,
             "tolerance": access.row.tolerance,
             "file_name": access.row.file_name,
             "recipe": access.recipe,
-            "results": _list_results(service, access),
+            "settings": _settings_of(access.row.settings),
+            "results": _list_results(access),
         }
 
     def record(connection: Connection, job_id: str) -> None:
-        auditlog.record(connection, access.user.name, "job.export", access.id, job_id)
-        auditlog.record(connection, access.user.name, "export.request", access.id, job_id, {"form": body.form})
+        access.record(connection, "job.export", job_id)
+        access.record(connection, "export.request", job_id, {"form": body.form})
 
     return submit(request, response, access, "export", payload, record=record)
 
 
 @router.get("/projects/{project_id}/exports")
-def list_exports(request: Request, access: Exporter, paging: Paged) -> Page[ResultAnswer]:
+def list_exports(access: Exporter, paging: Paged) -> Page[ResultAnswer]:
     """List the exports of a project, newest first."""
-    return result_page(request, access, "export", paging)
+    return result_page(access, "export", paging)
 
 
 @router.get("/projects/{project_id}/exports/{result_id}/file", response_class=FileResponse)
-def get_export(request: Request, access: Exporter, result_id: ResultId) -> FileResponse:
+def get_export(access: Exporter, result_id: ResultId) -> FileResponse:
     """Download an export. Downloads are logged."""
-    row = find_result(request, access, result_id, "export")
-    service = service_of(request)
-    path = service.store.result(access.id, row.id) / FILE
+    row = find_result(access, result_id, "export")
+    path = access.service.store.result(access.id, row.id) / FILE
     if not path.is_file():
         raise NotFound("there is no such archive")
-    with service.database.write() as connection:
-        auditlog.record(connection, actor=access.user.name, action="export.fetch", project_id=access.id, subject=row.id)
+    with access.service.database.write() as connection:
+        access.record(connection, "export.fetch", subject=row.id)
     return FileResponse(path, media_type="application/zip", filename="project.zip")
 
 
 @router.get("/projects/{project_id}/specifications")
-def list_specifications(request: Request, access: Reader, paging: Paged) -> Page[ResultAnswer]:
+def list_specifications(access: Reader, paging: Paged) -> Page[ResultAnswer]:
     """List what was imported with a project's archive: specifications for reuse, and the old log."""
-    return result_page(request, access, "specification", paging)
+    return result_page(access, "specification", paging)
 
 
-@router.put(
-    "/imports",
-    status_code=202,
-    openapi_extra=UPLOAD,
-)
+@router.put("/imports", status_code=202, openapi_extra=UPLOAD)
 async def import_project(
     request: Request, response: Response, caller: Annotated[Caller, Depends(allow("work"))], name: FileName
 ) -> Job:
     """Create a project from a safeswap archive, or from the zipped files of a WebSwap project."""
-    service = service_of(request)
-    access = await run_in_threadpool(_create_project, request, service, caller, name)
-    payload = {"upload": await receive_upload(request, service, access), "name": name}
+    access = await run_in_threadpool(_create_project, request, caller, name)
+    payload = {"upload": await receive_upload(request, access), "name": name}
     return await run_in_threadpool(submit, request, response, access, "import_project", payload, data=False)
 
 
-def _create_project(request: Request, service: Service, caller: Caller, name: str) -> ProjectAccess:
-    at, project_id = now(), new_id()
+def _create_project(request: Request, caller: Caller, name: str) -> ProjectAccess:
+    at, project_id, service = now(), new_id(), service_of(request)
     row = {"id": project_id, "name": name.removesuffix(".zip")[:200], "created_by": caller.id, "state": "reading"}
     with service.database.write() as connection:
         tolerance = service.settings.tolerance
@@ -147,9 +139,9 @@ def _create_project(request: Request, service: Service, caller: Caller, name: st
     return project_access(request, caller, project_id, "work")
 
 
-def _find_newest_swap(service: Service, access: ProjectAccess) -> dict[str, Any]:
+def _find_newest_swap(access: ProjectAccess) -> dict[str, Any]:
     newest = select(results.c.spec).where(results.c.project_id == access.id, results.c.kind == "masking")
-    with service.database.read() as connection:
+    with access.service.database.read() as connection:
         for (asked,) in connection.execute(newest.order_by(results.c.created_at.desc())):
             spec: dict[str, Any] = asked["spec"]
             if spec.get("method") == "swap" and spec.get("rate"):
@@ -161,9 +153,9 @@ def _find_newest_swap(service: Service, access: ProjectAccess) -> dict[str, Any]
     )
 
 
-def _list_results(service: Service, access: ProjectAccess) -> list[dict[str, Any]]:
+def _list_results(access: ProjectAccess) -> list[dict[str, Any]]:
     kept = select(results.c.kind, results.c.spec, results.c.summary).where(results.c.project_id == access.id)
-    with service.database.read() as connection:
+    with access.service.database.read() as connection:
         rows = connection.execute(kept.where(results.c.kind != "export").order_by(results.c.created_at)).all()
     return [{"kind": row.kind, "spec": row.spec, "summary": row.summary} for row in rows]
 
@@ -230,9 +222,17 @@ def _import_safeswap(context: Context, folder: Path) -> dict[str, Any]:
     if recipe:
         workflow.recode(data, recipe, key=context.key())
     outcome = store_data(context, data, file_name=str(facts.get("file_name", "")))
+    settings = _settings_of(facts.get("settings"))
     brought = {"specs": _specifications(facts), "recipe": recipe}
     context.save_result("specification", brought, {"from": "safeswap", "log": _read_log(folder / LOG)})
-    return {**outcome, "recipe": {"steps": recipe}}
+    return {**outcome, "recipe": {"steps": recipe}, "settings": settings}
+
+
+def _settings_of(kept: Any) -> dict[str, Any] | None:
+    """Return the settings of a project for an archive, or from one: checked, without the history of changes."""
+    if not isinstance(kept, dict) or not isinstance(kept.get("content"), dict):
+        return None
+    return {"content": Project.of(kept["content"]).content(), "scenario": str(kept.get("scenario", ""))}
 
 
 def _specifications(facts: dict[str, Any]) -> list[dict[str, Any]]:
@@ -268,10 +268,11 @@ def _import_webswap(context: Context, folder: Path) -> dict[str, Any]:
 
 
 def finish_import(connection: Connection, job: JobRow, outcome: dict[str, Any], store: Store) -> dict[str, Any]:
-    """Attach the data and the imported recipe to the project."""
+    """Attach the data, the imported recipe and the settings to the project."""
     result = finish_ingest(connection, job, outcome, store)
-    if outcome.get("recipe"):
-        connection.execute(update(projects).where(projects.c.id == job["project_id"]).values(recipe=outcome["recipe"]))
+    brought = {name: outcome[name] for name in ("recipe", "settings") if outcome.get(name)}
+    if brought:
+        connection.execute(update(projects).where(projects.c.id == job["project_id"]).values(**brought))
     return result
 
 

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import shutil
-from typing import Annotated, Literal
+from typing import Literal
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 from sqlalchemy import func, select
 
-from safeswap.service.http.metrics import METRICS
+from safeswap.service.http.logs import METRICS
 from safeswap.service.http.problems import NotFound
 from safeswap.service.keeping.tables import releases
-from safeswap.service.people.roles import allow
+from safeswap.service.people.roles import Everyone
 from safeswap.service.state import Service, service_of
 
 router = APIRouter(tags=["health"])
-
-Everyone = Annotated[None, Depends(allow("public"))]
 
 
 class Health(BaseModel):

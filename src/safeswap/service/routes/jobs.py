@@ -5,34 +5,38 @@ Every route that starts a job goes through :func:`submit`.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal, TypeAlias
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import FileResponse
-from pydantic import ConfigDict, Field
+from pydantic import Field
 from sqlalchemy import Column, Connection, Row, select, update
 
 from safeswap.service.http.headers import REPORT_POLICY
-from safeswap.service.http.paging import Page, Paged, Paging, check_cursor, page_of, write_cursor
-from safeswap.service.http.problems import NotFound, Problem, problem_of
-from safeswap.service.http.wire import Wire, example, to_datetime
+from safeswap.service.http.problems import Forbidden, NotFound, Problem, problem_of
+from safeswap.service.http.wire import Page, Paged, Paging, Wire, check_cursor, example, write_cursor
 from safeswap.service.keeping import auditlog
 from safeswap.service.keeping.database import now
 from safeswap.service.keeping.tables import jobs, projects, results, users
-from safeswap.service.people.callers import Caller
-from safeswap.service.people.roles import ProjectAccess, Reader, allow, project_access
+from safeswap.service.people.roles import Caller, ProjectAccess, Reader, allow, may, project_access
 from safeswap.service.state import service_of
 from safeswap.service.work.jobs import JobRow
 from safeswap.service.work.process import to_error
 
 REPORT = "report.html"
 LATEST = "latest"
+STUDY = "study"
+"""The folder of a study's files in its result."""
+ABOVE_POLICY = "an attack is above the agency's policy; its figures are shown to who may work on the file"
+ATTACK_MEASURE = "best_attack"
 NONE_YET: dict[int | str, dict[str, Any]] = {
     204: {"description": "`latest` was requested, but there is no result yet."}
 }
 
+JobId = Annotated[str, Path(max_length=64)]
 ResultId = Annotated[str, Path(max_length=64)]
 State = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 
@@ -47,22 +51,20 @@ class ResultReference(Wire):
 class Job(Wire):
     """A long-running operation: its kind, progress and result."""
 
-    model_config = ConfigDict(
-        json_schema_extra=example(
-            id="6f1c2d9a",
-            project="0b6b9f6c",
-            kind="study",
-            state="running",
-            progress=0.42,
-            message="4,200 of 10,000 candidates",
-            attempts=1,
-            cancel_requested=False,
-            result=None,
-            error=None,
-            created_at="2026-01-01T09:00:00Z",
-            started_at="2026-01-01T09:00:01Z",
-            finished_at=None,
-        )
+    model_config = example(
+        id="6f1c2d9a",
+        project="0b6b9f6c",
+        kind="study",
+        state="running",
+        progress=0.42,
+        message="4,200 of 10,000 candidates",
+        attempts=1,
+        cancel_requested=False,
+        result=None,
+        error=None,
+        created_at="2026-01-01T09:00:00Z",
+        started_at="2026-01-01T09:00:01Z",
+        finished_at=None,
     )
 
     id: str
@@ -118,14 +120,14 @@ def submit(
     if data:
         access.require_data()
         payload = {**payload, "data_version": access.row.data_version}
-    service = service_of(request)
+    service = access.service
     with service.database.write() as connection:
         _touch(connection, access.id)
         job_id = service.queue.enqueue(
             kind, payload, project_id=access.id, created_by=access.user.id, connection=connection
         )
         if record is None:
-            auditlog.record(connection, access.user.name, f"job.{kind}", access.id, job_id)
+            access.record(connection, f"job.{kind}", job_id)
         else:
             record(connection, job_id)
     row = service.queue.get(job_id)
@@ -144,7 +146,6 @@ def _touch(connection: Connection, project_id: str) -> None:
 
 @router.get("/projects/{project_id}/jobs")
 def list_jobs(
-    request: Request,
     access: Reader,
     paging: Paged,
     state: Annotated[list[State] | None, Query(description="Only jobs in one of these states.")] = None,
@@ -152,33 +153,26 @@ def list_jobs(
 ) -> Page[Job]:
     """List the jobs of a project, newest first."""
     before = check_cursor(paging, (jobs.c.created_at, jobs.c.id)) if paging.after is not None else None
-    rows = service_of(request).queue.list(
+    rows = access.service.queue.list(
         project_id=access.id, states=state, kind=kind, limit=paging.limit + 1, before=before
     )
     kept = rows[: paging.limit]
     more = len(rows) > paging.limit
     return Page[Job](
-        items=[job_of(row) for row in kept],
+        items=[job_of(row, may_work=access.may_work) for row in kept],
         next=write_cursor([kept[-1]["created_at"], kept[-1]["id"]]) if more else None,
     )
 
 
 @router.get("/jobs/{job_id}")
-def get_job(
-    request: Request,
-    caller: Annotated[Caller, Depends(allow("read"))],
-    job_id: Annotated[str, Path(max_length=64)],
-) -> Job:
+def get_job(request: Request, caller: Annotated[Caller, Depends(allow("read"))], job_id: JobId) -> Job:
     """Get the progress and result of a job."""
-    return job_of(_find_job(request, caller, job_id, "read"))
+    row = _find_job(request, caller, job_id, "read")
+    return job_of(row, may_work=may(caller, "work", service_of(request).settings))
 
 
 @router.delete("/jobs/{job_id}")
-def cancel_job(
-    request: Request,
-    caller: Annotated[Caller, Depends(allow("work"))],
-    job_id: Annotated[str, Path(max_length=64)],
-) -> Job:
+def cancel_job(request: Request, caller: Annotated[Caller, Depends(allow("work"))], job_id: JobId) -> Job:
     """Cancel a job: at once if queued, at its next step if running. An ended job stays as it is."""
     row = _find_job(request, caller, job_id, "work")
     service = service_of(request)
@@ -201,72 +195,85 @@ def _find_job(request: Request, caller: Caller, job_id: str, permission: Literal
     return row
 
 
-def job_of(row: JobRow) -> Job:
-    """Convert a row of the job table to its API model."""
+def job_of(row: JobRow, *, may_work: bool = True) -> Job:
+    """Convert a row of the job table to its API model; figures of attacks are for who may work on the file."""
     made = row["result"] or {}
-    return Job(
-        id=row["id"],
-        project=row["project_id"],
-        kind=row["kind"],
-        state=row["state"],
-        progress=row["progress"],
-        message=row["message"],
-        attempts=row["attempts"],
-        cancel_requested=row["cancel_requested"],
-        result=ResultReference(kind=made["kind"], id=made["id"]) if "id" in made else None,
-        error=problem_of(to_error(row["error"])) if row["error"] else None,
-        created_at=to_datetime(row["created_at"]),
-        started_at=to_datetime(row["started_at"]),
-        finished_at=to_datetime(row["finished_at"]),
-    )
+    result = ResultReference(kind=made["kind"], id=made["id"]) if "id" in made else None
+    error = problem_of(to_error(row["error"])) if row["error"] else None
+    if error is not None and error.code == "attack-above-policy" and not may_work:
+        error = error.model_copy(update={"detail": ABOVE_POLICY, "hint": "", "fields": {}})
+    return Job.of(row, project=row["project_id"], result=result, error=error)
 
 
 # Full summaries hold the tables behind the figures: reading fifty of them would dominate a request.
 _LIST_COLUMNS = [column for column in results.c if column.name != "summary"]
 
 
-def result_page(request: Request, access: ProjectAccess, kind: str, paging: Paging) -> Page[ResultAnswer]:
+def result_page(access: ProjectAccess, kind: str, paging: Paging) -> Page[ResultAnswer]:
     """Return a page of results of one kind, newest first."""
     statement = _statement(access, *_LIST_COLUMNS).where(results.c.kind == kind)
-    with service_of(request).database.read() as connection:
-        order = (results.c.created_at, results.c.id)
-        return page_of(connection, statement, order=order, paging=paging, make=lambda row: _answer(row, row.brief))
+    order = (results.c.created_at, results.c.id)
+    return paging.page(
+        statement, order=order, make=lambda row: _answer(row, row.brief if _may_see(access, row.spec) else {})
+    )
 
 
-def offer_results(router: APIRouter, path: str, kind: str, one: str) -> None:
-    """Add the two routes that every kind of result has: the list, and one of them, which ``one`` describes."""
+def offer_results(router: APIRouter, path: str, kind: str, one: str, *, access_type: Any = Reader) -> None:
+    """Add the two routes that every kind of result has: the list, and one of them, which ``one`` describes.
+
+    ``access_type`` states who may see them: all who may read, or fewer.
+    """
     place, noun = f"/projects/{{project_id}}/{path}", path.replace("-", "_")
 
-    @router.get(place, name=f"list_{noun}")
-    def list_results(request: Request, access: Reader, paging: Paged) -> Page[ResultAnswer]:
+    def list_results(access: ProjectAccess, paging: Paged) -> Page[ResultAnswer]:
         """List those of a project, newest first."""
-        return result_page(request, access, kind, paging)
+        return result_page(access, kind, paging)
 
-    @router.get(f"{place}/{{result_id}}", name=f"get_{noun}", description=one)
-    def get_result(request: Request, access: Reader, result_id: ResultId) -> ResultAnswer:
-        return result_of(find_result(request, access, result_id, kind))
+    def get_result(access: ProjectAccess, result_id: ResultId) -> ResultAnswer:
+        row = find_result(access, result_id, kind)
+        return _answer(row, row.summary)
+
+    for made in (list_results, get_result):
+        made.__annotations__["access"] = access_type
+    router.get(place, name=f"list_{noun}")(list_results)
+    router.get(f"{place}/{{result_id}}", name=f"get_{noun}", description=one)(get_result)
 
 
-def find_result(request: Request, access: ProjectAccess, result_id: str, *kinds: str) -> Row[Any]:
-    """Return one result of this project, of one of these kinds."""
+def find_result(access: ProjectAccess, result_id: str, *kinds: str, figures: bool = True) -> Row[Any]:
+    """Return one result of this project, of one of these kinds; ``figures`` says that its scores are shown."""
     statement = _statement(access).where(results.c.id == result_id)
-    with service_of(request).database.read() as connection:
+    with access.service.database.read() as connection:
         row = connection.execute(statement).one_or_none()
     if row is None or (kinds and row.kind not in kinds):
         raise NotFound(f"there is no such {kinds[0] if kinds else 'result'}", hint="see the list of this project's")
+    if figures:
+        _refuse_attack_figures(access, row)
     return row
 
 
-def find_or_latest(request: Request, access: ProjectAccess, result_id: str, kind: str) -> Row[Any] | None:
+def _may_see(access: ProjectAccess, spec: Mapping[str, Any]) -> bool:
+    """Return whether a result may be shown: what attacks found is for who may work on the file."""
+    return access.may_work or ATTACK_MEASURE not in json.dumps(spec)
+
+
+def _refuse_attack_figures(access: ProjectAccess, row: Row[Any]) -> None:
+    if not _may_see(access, row.spec):
+        raise Forbidden("figures of attacks are for who may work on the file", code="role", role=access.user.role)
+
+
+def find_or_latest(access: ProjectAccess, result_id: str, kind: str) -> Row[Any] | None:
     """Return one result of this kind; ``latest`` is the newest, None if there is none.
 
     A client that shows the newest need not fetch the list first.
     """
     if result_id != LATEST:
-        return find_result(request, access, result_id, kind)
+        return find_result(access, result_id, kind)
     newest = _statement(access).where(results.c.kind == kind).order_by(results.c.created_at.desc(), results.c.id.desc())
-    with service_of(request).database.read() as connection:
-        return connection.execute(newest.limit(1)).one_or_none()
+    with access.service.database.read() as connection:
+        row = connection.execute(newest.limit(1)).one_or_none()
+    if row is not None:
+        _refuse_attack_figures(access, row)
+    return row
 
 
 def payload_of(row: Row[Any], content: bytes, name: str) -> Response:
@@ -275,22 +282,8 @@ def payload_of(row: Row[Any], content: bytes, name: str) -> Response:
     return Response(content, media_type="application/json", headers=headers)
 
 
-def result_of(row: Row[Any]) -> ResultAnswer:
-    """Convert a row to its API model."""
-    return _answer(row, row.summary)
-
-
 def _answer(row: Row[Any], summary: dict[str, Any]) -> ResultAnswer:
-    return ResultAnswer(
-        id=row.id,
-        kind=row.kind,
-        job=row.job_id,
-        data_version=row.data_version,
-        spec=row.spec,
-        summary=summary,
-        created_by=row.creator,
-        created_at=to_datetime(row.created_at),
-    )
+    return ResultAnswer.of(row, job=row.job_id, summary=summary, created_by=row.creator)
 
 
 def _statement(access: ProjectAccess, *columns: Column[Any]) -> Any:
@@ -301,10 +294,10 @@ def _statement(access: ProjectAccess, *columns: Column[Any]) -> Any:
     )
 
 
-def serve_page(request: Request, access: ProjectAccess, result_id: str, kind: str, name: str) -> FileResponse:
+def serve_page(access: ProjectAccess, result_id: str, kind: str, name: str) -> FileResponse:
     """Return a page of a result, under its own strict policy."""
-    row = find_result(request, access, result_id, kind)
-    path = service_of(request).store.result(access.id, row.id) / name
+    row = find_result(access, result_id, kind)
+    path = access.service.store.result(access.id, row.id) / name
     if not path.is_file():
         raise NotFound("there is no such page")
     headers = {"Content-Security-Policy": REPORT_POLICY, "X-Frame-Options": "SAMEORIGIN"}

@@ -26,6 +26,7 @@ class MethodAnswer(Wire):
     title: str
     sources: tuple[str, ...]
     description: str = ""
+    takes_scenario: bool = Field(default=False, description="A `scenario` can state its keys.")
     spec_schema: dict[str, Any] = Field(description="JSON schema of the specification, without `method`.")
 
 
@@ -43,6 +44,35 @@ class MeasureAnswer(Wire):
     )
     signed: bool = Field(default=True, description="The sign is a direction: figures compare by magnitude.")
     tells_the_rate: bool = Field(default=True, description="The rate may follow from the figure: do not publish it.")
+
+
+class AttackAnswer(Wire):
+    """An attack: what it does, what the intruder has, and what it needs to be tried."""
+
+    name: str
+    title: str
+    intruder: str
+    description: str
+    quick: bool = Field(description="It is tried on every release; the others with `full`.")
+    needs: tuple[str, ...] = Field(description="original, scenario, sensitive, rules, tables, earlier, bundle, …")
+
+
+@router.get("/attacks", dependencies=[Depends(allow("self"))])
+def list_attacks() -> list[AttackAnswer]:
+    """List the attacks that a release is tried by."""
+    from safeswap.attacks.run import ATTACKS
+
+    return [
+        AttackAnswer(
+            name=attack.name,
+            title=attack.title,
+            intruder=attack.intruder,
+            description=(getdoc(type(attack)) or "").split("\n\n")[0].replace("\n", " "),
+            quick=attack.quick,
+            needs=tuple(sorted(attack.needs)),
+        )
+        for attack in ATTACKS.values()
+    ]
 
 
 @router.get("/methods", dependencies=[Depends(allow("self"))])
@@ -80,12 +110,16 @@ def list_measures() -> list[MeasureAnswer]:
 
 def _method_answer(method: Method) -> MethodAnswer:
     schema = method.spec_type.model_json_schema()
-    schema.get("properties", {}).pop("method", None)
+    takes_scenario = "scenario" in method.spec_type.model_fields
+    for part in (schema, *schema.get("$defs", {}).values()):
+        for name in ("method", "scenario"):  # a form states the keys themselves
+            part.get("properties", {}).pop(name, None)
     return MethodAnswer(
         name=method.name,
         title=method.title,
         sources=method.sources,
         description=(getdoc(type(method)) or "").split("\n\n")[0].replace("\n", " "),
+        takes_scenario=takes_scenario,
         spec_schema=schema,
     )
 

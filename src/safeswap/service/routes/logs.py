@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import PlainTextResponse
-from pydantic import ConfigDict, Field
+from pydantic import Field
 from sqlalchemy import Row, select
 
-from safeswap.service.http.paging import Page, Paged, page_of
-from safeswap.service.http.wire import Wire, example, to_datetime
+from safeswap.service.http.wire import Page, Paged, Wire, example
 from safeswap.service.keeping import auditlog
 from safeswap.service.keeping.auditlog import Anchor
 from safeswap.service.keeping.tables import audit_log
-from safeswap.service.people.callers import Caller
-from safeswap.service.people.roles import Officer, Reader, Worker, allow
-from safeswap.service.state import Service, service_of
+from safeswap.service.people.roles import Admin, Officer, ProjectAccess, Reader, Worker
+from safeswap.service.state import service_of
 
 session_log_router = APIRouter(tags=["session log"])
 router = APIRouter(tags=["audit log"])
-
-Admin = Annotated[Caller, Depends(allow("administer"))]
 
 NOTE = "note"
 
@@ -42,7 +39,7 @@ class LogEntry(Wire):
 class Note(Wire):
     """A note added by a user."""
 
-    model_config = ConfigDict(json_schema_extra=example(text="Rates above 5 % distort tenure too much."))
+    model_config = example(text="Rates above 5 % distort tenure too much.")
 
     text: str = Field(
         min_length=1, max_length=2000, description="Must not contain values of records: the log is permanent."
@@ -52,18 +49,16 @@ class Note(Wire):
 class EntryAnswer(Wire):
     """An entry of the audit log."""
 
-    model_config = ConfigDict(
-        json_schema_extra=example(
-            number=7,
-            at="2026-01-01T09:00:00Z",
-            actor="ada",
-            action="release.request",
-            project_id="5f0c",
-            subject="77aa",
-            detail={"masking": "5f0c1b"},
-            previous="0" * 64,
-            hash="1" * 64,
-        )
+    model_config = example(
+        number=7,
+        at="2026-01-01T09:00:00Z",
+        actor="ada",
+        action="release.request",
+        project_id="5f0c",
+        subject="77aa",
+        detail={"masking": "5f0c1b"},
+        previous="0" * 64,
+        hash="1" * 64,
     )
 
     number: int
@@ -80,9 +75,7 @@ class EntryAnswer(Wire):
 class VerdictAnswer(Wire):
     """Result of verifying the audit log, and its end, to be kept elsewhere as an anchor."""
 
-    model_config = ConfigDict(
-        json_schema_extra=example(entries=7, ok=True, number=7, hash="1" * 64, first_broken=None, problem="")
-    )
+    model_config = example(entries=7, ok=True, number=7, hash="1" * 64, first_broken=None, problem="")
 
     entries: int
     ok: bool
@@ -93,42 +86,37 @@ class VerdictAnswer(Wire):
 
 
 @session_log_router.get("/projects/{project_id}/log")
-def read_log(request: Request, access: Reader, paging: Paged) -> Page[LogEntry]:
+def read_log(access: Reader, paging: Paged) -> Page[LogEntry]:
     """List the session log of a project, newest first."""
     statement = select(audit_log).where(audit_log.c.project_id == access.id)
-    with service_of(request).database.read() as connection:
-        return page_of(connection, statement, order=(audit_log.c.number,), paging=paging, make=_entry)
+    return paging.page(statement, order=(audit_log.c.number,), make=_entry)
 
 
 @session_log_router.get("/projects/{project_id}/log.txt", response_class=PlainTextResponse)
-def save_log(request: Request, access: Reader) -> PlainTextResponse:
+def save_log(access: Reader) -> PlainTextResponse:
     """Download the whole session log as text, oldest first."""
-    text = log_text(service_of(request), access.id)
+    text = log_text(access)
     return PlainTextResponse(text, headers={"Content-Disposition": 'attachment; filename="session.log"'})
 
 
 @session_log_router.post("/projects/{project_id}/log", status_code=201)
-def add_note(request: Request, access: Worker, body: Note) -> LogEntry:
+def add_note(access: Worker, body: Note) -> LogEntry:
     """Add a note to the session log. It cannot be changed or removed."""
-    with service_of(request).database.write() as connection:
-        number = auditlog.record(
-            connection, actor=access.user.name, action=NOTE, project_id=access.id, detail={"text": body.text}
-        )
+    with access.service.database.write() as connection:
+        number = access.record(connection, NOTE, detail={"text": body.text})
         return _entry(connection.execute(select(audit_log).where(audit_log.c.number == number)).one())
 
 
-def log_text(service: Service, project_id: str) -> str:
+def log_text(access: ProjectAccess) -> str:
     """Return the session log of a project, one line per entry."""
-    statement = select(audit_log).where(audit_log.c.project_id == project_id).order_by(audit_log.c.number)
-    with service.database.read() as connection:
+    statement = select(audit_log).where(audit_log.c.project_id == access.id).order_by(audit_log.c.number)
+    with access.service.database.read() as connection:
         return "".join(_format_line(_entry(row)) for row in connection.execute(statement))
 
 
 def _entry(row: Row[Any]) -> LogEntry:
     note = json.loads(row.detail).get("text", "") if row.action == NOTE else ""
-    return LogEntry(
-        number=row.number, at=to_datetime(row.at), actor=row.actor, action=row.action, subject=row.subject, note=note
-    )
+    return LogEntry.of(row, note=note)
 
 
 def _format_line(entry: LogEntry) -> str:
@@ -139,12 +127,10 @@ def _format_line(entry: LogEntry) -> str:
 
 
 @router.get("/audit-log")
-def list_entries(request: Request, _: Admin, paging: Paged) -> Page[EntryAnswer]:
+def list_entries(_: Admin, paging: Paged) -> Page[EntryAnswer]:
     """List the audit log, newest first, without the text of users' notes about their data."""
-    with service_of(request).database.read() as connection:
-        return page_of(
-            connection, select(audit_log), order=(audit_log.c.number,), paging=paging, make=_entry_answer_without_note
-        )
+    make = partial(_entry_answer, notes=False)
+    return paging.page(select(audit_log), order=(audit_log.c.number,), make=make)
 
 
 @router.get("/audit-log/verification")
@@ -160,38 +146,16 @@ def verify_log(
     if number and anchor_hash:
         anchors.append(Anchor(number=number, hash=anchor_hash))
     found = auditlog.check(service.database, anchors=anchors)
-    return VerdictAnswer(
-        entries=found.entries,
-        ok=found.ok,
-        number=found.end.number,
-        hash=found.end.hash,
-        first_broken=found.first_broken,
-        problem=found.problem,
-    )
+    shown = {name: getattr(found, name) for name in ("entries", "ok", "first_broken", "problem")}
+    return VerdictAnswer(**shown, number=found.end.number, hash=found.end.hash)
 
 
 @router.get("/projects/{project_id}/audit-log")
-def list_project_entries(request: Request, access: Officer, paging: Paged) -> Page[EntryAnswer]:
+def list_project_entries(access: Officer, paging: Paged) -> Page[EntryAnswer]:
     """List the audit log of a project, newest first."""
     statement = select(audit_log).where(audit_log.c.project_id == access.id)
-    with service_of(request).database.read() as connection:
-        return page_of(connection, statement, order=(audit_log.c.number,), paging=paging, make=_entry_answer)
+    return paging.page(statement, order=(audit_log.c.number,), make=_entry_answer)
 
 
-def _entry_answer_without_note(row: Row[Any]) -> EntryAnswer:
-    entry = _entry_answer(row)
-    return entry.model_copy(update={"detail": {}}) if entry.action == NOTE else entry
-
-
-def _entry_answer(row: Row[Any]) -> EntryAnswer:
-    return EntryAnswer(
-        number=row.number,
-        at=to_datetime(row.at),
-        actor=row.actor,
-        action=row.action,
-        project_id=row.project_id,
-        subject=row.subject,
-        detail=json.loads(row.detail),
-        previous=row.previous,
-        hash=row.hash,
-    )
+def _entry_answer(row: Row[Any], *, notes: bool = True) -> EntryAnswer:
+    return EntryAnswer.of(row, detail=json.loads(row.detail) if notes or row.action != NOTE else {})

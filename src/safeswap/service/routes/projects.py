@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Path, Request, Response
-from pydantic import ConfigDict, Field
+from pydantic import Field
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from safeswap.service.http.etags import require_match, set_etag, version_conflict
-from safeswap.service.http.paging import Page, Paged, page_of
 from safeswap.service.http.problems import Conflict, Forbidden, NotFound
-from safeswap.service.http.wire import Name, Wire, example, to_datetime
+from safeswap.service.http.wire import Name, Page, Paged, Wire, example
 from safeswap.service.keeping import auditlog
 from safeswap.service.keeping.database import new_id, now
-from safeswap.service.keeping.tables import jobs, members, projects, users
+from safeswap.service.keeping.tables import jobs, members, projects, releases, users
 from safeswap.service.people import accounts
-from safeswap.service.people.callers import Caller
-from safeswap.service.people.roles import ProjectAccess, Role, Worker, allow, project
+from safeswap.service.people.roles import Admin, Caller, ProjectAccess, Role, Worker, allow, project
 from safeswap.service.routes.users import RoleName
 from safeswap.service.state import service_of
 
@@ -27,7 +26,6 @@ router = APIRouter(tags=["projects"])
 
 Member = Annotated[ProjectAccess, Depends(project("people"))]
 Inviter = Annotated[ProjectAccess, Depends(project("invite"))]
-Admin = Annotated[Caller, Depends(allow("administer"))]
 UserName = Annotated[str, Path(max_length=200, description="Login name of the user.")]
 
 _TOLERANCE = (
@@ -39,7 +37,7 @@ _TOLERANCE = (
 class ProjectRequest(Wire):
     """A new project."""
 
-    model_config = ConfigDict(json_schema_extra=example(name="Labour force survey 2026", tolerance=3))
+    model_config = example(name="Labour force survey 2026", tolerance=3)
 
     name: Name
     tolerance: int | None = Field(default=None, ge=1, le=1000, description=_TOLERANCE)
@@ -48,7 +46,7 @@ class ProjectRequest(Wire):
 class ProjectChange(Wire):
     """Changes to a project."""
 
-    model_config = ConfigDict(json_schema_extra=example(tolerance=5))
+    model_config = example(tolerance=5)
 
     name: Name | None = None
     tolerance: int | None = Field(default=None, ge=1, le=1000, description=_TOLERANCE)
@@ -57,19 +55,18 @@ class ProjectChange(Wire):
 class ProjectAnswer(Wire):
     """A project: a file, its description, and its results."""
 
-    model_config = ConfigDict(
-        json_schema_extra=example(
-            id="0b6b9f6c",
-            name="Labour force survey 2026",
-            state="ready",
-            tolerance=3,
-            file_name="survey.csv",
-            data_version=1,
-            records=48842,
-            created_by="anna",
-            created_at="2026-01-01T09:00:00Z",
-            version=2,
-        )
+    model_config = example(
+        id="0b6b9f6c",
+        name="Labour force survey 2026",
+        state="ready",
+        tolerance=3,
+        file_name="survey.csv",
+        data_version=1,
+        records=48842,
+        created_by="anna",
+        created_at="2026-01-01T09:00:00Z",
+        version=2,
+        waiting=1,
     )
 
     id: str
@@ -82,14 +79,13 @@ class ProjectAnswer(Wire):
     created_by: str
     created_at: datetime | None
     version: int
+    waiting: int = Field(description="Releases that wait for a decision.")
 
 
 class MemberAnswer(Wire):
     """A member of a project."""
 
-    model_config = ConfigDict(
-        json_schema_extra=example(name="ada", display_name="Ada", role="analyst", added_at="2026-01-01T09:00:00Z")
-    )
+    model_config = example(name="ada", display_name="Ada", role="analyst", added_at="2026-01-01T09:00:00Z")
 
     name: str
     display_name: str
@@ -100,16 +96,14 @@ class MemberAnswer(Wire):
 class OverviewAnswer(Wire):
     """A project as administrators see it: owner and last use, nothing about the data."""
 
-    model_config = ConfigDict(
-        json_schema_extra=example(
-            id="5f0c",
-            name="Survey",
-            state="ready",
-            created_by="ada",
-            created_at="2026-01-01T09:00:00Z",
-            used_at="2026-01-01T09:00:00Z",
-            members=2,
-        )
+    model_config = example(
+        id="5f0c",
+        name="Survey",
+        state="ready",
+        created_by="ada",
+        created_at="2026-01-01T09:00:00Z",
+        used_at="2026-01-01T09:00:00Z",
+        members=2,
     )
 
     id: str
@@ -122,53 +116,47 @@ class OverviewAnswer(Wire):
 
 
 @members_router.get("/projects/{project_id}/members")
-def list_members(request: Request, access: Member, paging: Paged) -> Page[MemberAnswer]:
+def list_members(access: Member, paging: Paged) -> Page[MemberAnswer]:
     """List the members of a project, by name."""
     statement = _select_members(access)
-    with service_of(request).database.read() as connection:
-        return page_of(
-            connection, statement, order=(users.c.name,), paging=paging, make=_member_answer, newest_first=False
-        )
+    return paging.page(statement, order=(users.c.name,), make=_member_answer, newest_first=False)
 
 
 @members_router.put("/projects/{project_id}/members/{user_name}")
-def add_member(request: Request, access: Inviter, user_name: UserName) -> MemberAnswer:
+def add_member(access: Inviter, user_name: UserName) -> MemberAnswer:
     """Add a member, who can see the project and work on it as far as their role allows."""
-    with service_of(request).database.write() as connection:
+    with access.service.database.write() as connection:
         user = _find_user(connection, user_name)
         if user.role == Role.ADMIN:
             raise Conflict("administrators see no data", code="administrator", hint="add a person of another role")
         mine = members.c.project_id == access.id, members.c.user_id == user.id
         if connection.execute(select(members).where(*mine)).one_or_none() is None:
             connection.execute(insert(members).values(project_id=access.id, user_id=user.id, added_at=now()))
-            auditlog.record(connection, access.user.name, "member.add", access.id, user.id)
+            access.record(connection, "member.add", user.id)
         return _member_answer(connection.execute(_select_members(access).where(users.c.id == user.id)).one())
 
 
 @members_router.delete("/projects/{project_id}/members/{user_name}", status_code=204)
-def remove_member(request: Request, access: Inviter, user_name: UserName) -> None:
+def remove_member(access: Inviter, user_name: UserName) -> None:
     """Remove a member, for whom the project no longer exists."""
-    with service_of(request).database.write() as connection:
+    with access.service.database.write() as connection:
         user = _find_user(connection, user_name)
         mine = members.c.project_id == access.id, members.c.user_id == user.id
         if connection.execute(delete(members).where(*mine)).rowcount == 0:
             raise NotFound("she is no member of this project", hint="see GET /projects/{project_id}/members")
-        auditlog.record(connection, access.user.name, "member.remove", access.id, user.id)
+        access.record(connection, "member.remove", user.id)
 
 
 @members_router.get("/administration/projects")
-def list_all_projects(request: Request, _: Admin, paging: Paged) -> Page[OverviewAnswer]:
+def list_all_projects(_: Admin, paging: Paged) -> Page[OverviewAnswer]:
     """List all projects for an administrator: owner and last use, nothing about the data."""
     count = select(func.count()).where(members.c.project_id == projects.c.id).scalar_subquery()
     statement = (
-        select(projects, users.c.name.label("owner"), count.label("count"))
+        select(projects, users.c.name.label("owner"), count.label("members"))
         .join(users, users.c.id == projects.c.created_by)
         .where(projects.c.state != "deleted")
     )
-    with service_of(request).database.read() as connection:
-        return page_of(
-            connection, statement, order=(projects.c.created_at, projects.c.id), paging=paging, make=_overview_answer
-        )
+    return paging.page(statement, order=(projects.c.created_at, projects.c.id), make=_overview_answer)
 
 
 def _select_members(access: ProjectAccess) -> Any:
@@ -187,33 +175,22 @@ def _find_user(connection: Connection, name: str) -> Row[Any]:
 
 
 def _member_answer(row: Row[Any]) -> MemberAnswer:
-    return MemberAnswer(name=row.name, display_name=row.display_name, role=row.role, added_at=to_datetime(row.added_at))
+    return MemberAnswer.of(row)
 
 
 def _overview_answer(row: Row[Any]) -> OverviewAnswer:
-    return OverviewAnswer(
-        id=row.id,
-        name=row.name,
-        state=row.state,
-        created_by=row.owner,
-        created_at=to_datetime(row.created_at),
-        used_at=to_datetime(row.used_at),
-        members=row._mapping["count"],
-    )
+    return OverviewAnswer.of(row, created_by=row.owner)
 
 
 @router.get("/projects")
-def list_projects(
-    request: Request, caller: Annotated[Caller, Depends(allow("people"))], paging: Paged
-) -> Page[ProjectAnswer]:
+def list_projects(caller: Annotated[Caller, Depends(allow("people"))], paging: Paged) -> Page[ProjectAnswer]:
     """List the projects you are a member of, newest first. Administrators see the names of all, and no more."""
     statement = _select_projects().where(projects.c.state != "deleted")
     if caller.role != Role.ADMIN:
         mine = select(members.c.project_id).where(members.c.user_id == caller.id)
         statement = statement.where(projects.c.id.in_(mine))
-    with service_of(request).database.read() as connection:
-        order = (projects.c.created_at, projects.c.id)
-        return page_of(connection, statement, order=order, paging=paging, make=lambda row: _answer(row, caller))
+    order = (projects.c.created_at, projects.c.id)
+    return paging.page(statement, order=order, make=lambda row: _answer(row, caller))
 
 
 @router.post("/projects", status_code=201)
@@ -237,59 +214,46 @@ def make_project(
 
 
 @router.get("/projects/{project_id}")
-def get_project(request: Request, response: Response, access: Member) -> ProjectAnswer:
+def get_project(response: Response, access: Member) -> ProjectAnswer:
     """Get one project."""
-    with service_of(request).database.read() as connection:
+    with access.service.database.read() as connection:
         row = connection.execute(_select_projects().where(projects.c.id == access.id)).one()
     set_etag(response, row.version)
     return _answer(row, access.user)
 
 
 @router.patch("/projects/{project_id}")
-def change_project(
-    request: Request,
-    response: Response,
-    access: Worker,
-    body: ProjectChange,
-) -> ProjectAnswer:
+def change_project(request: Request, response: Response, access: Worker, body: ProjectChange) -> ProjectAnswer:
     """Change the name or the tolerance of a project. Existing descriptions keep their tolerance."""
     require_match(request, access.row.version)
     stated = {name: value for name, value in body.model_dump().items() if value is not None}
-    floor = max(access.row.tolerance, service_of(request).settings.tolerance)
+    floor = max(access.row.tolerance, access.service.settings.tolerance)
     _refuse_lower_tolerance(access.user, stated.get("tolerance", floor), floor)
     before = {"tolerance_before": access.row.tolerance} if "tolerance" in stated else {}
-    with service_of(request).database.write() as connection:
+    with access.service.database.write() as connection:
         change = update(projects).where(projects.c.id == access.id, projects.c.version == access.row.version)
         if connection.execute(change.values(**stated, version=access.row.version + 1, used_at=now())).rowcount != 1:
             raise version_conflict()
-        auditlog.record(
-            connection, actor=access.user.name, action="project.change", project_id=access.id, detail=stated | before
-        )
+        access.record(connection, "project.change", detail=stated | before)
         row = connection.execute(_select_projects().where(projects.c.id == access.id)).one()
     set_etag(response, row.version)
     return _answer(row, access.user)
 
 
 @router.delete("/projects/{project_id}", status_code=204)
-def delete_project(request: Request, access: Worker) -> Response:
+def delete_project(access: Worker) -> Response:
     """Delete a project: its files are overwritten and removed. Releases stay in the ledger and the audit log."""
-    from safeswap.service.keeping.retention import delete_project as delete_everything
+    from safeswap.service.keeping.store import delete_project as delete_everything
 
     if access.user.role != Role.OFFICER and access.row.created_by != access.user.id:
         raise Forbidden("only who made a project, and its officers, delete it", code="role")
-    service = service_of(request)
+    service = access.service
     with service.database.read() as connection:
         running = select(jobs.c.id).where(jobs.c.project_id == access.id, jobs.c.state == "running").limit(1)
         if connection.execute(running).one_or_none() is not None:
             raise Conflict("a job of this project is running", code="busy", hint="cancel it, or wait for its end")
-    delete_everything(
-        service.database,
-        service.store,
-        access.id,
-        also=lambda connection: auditlog.record(
-            connection, actor=access.user.name, action="project.delete", project_id=access.id
-        ),
-    )
+    log = partial(access.record, action="project.delete")
+    delete_everything(service.database, service.store, access.id, also=log)
     service.data_cache.forget(access.id)
     return Response(status_code=204)
 
@@ -305,20 +269,11 @@ def _refuse_lower_tolerance(caller: Caller, tolerance: int, floor: int) -> None:
 
 
 def _select_projects() -> Any:
-    return select(projects, users.c.name.label("creator")).join(users, users.c.id == projects.c.created_by)
+    asked = releases.c.project_id == projects.c.id, releases.c.state == "requested"
+    waiting = select(func.count()).where(*asked).scalar_subquery().label("waiting")
+    return select(projects, users.c.name.label("creator"), waiting).join(users, users.c.id == projects.c.created_by)
 
 
 def _answer(row: Row[Any], caller: Caller) -> ProjectAnswer:
-    sees_data = caller.role != Role.ADMIN
-    return ProjectAnswer(
-        id=row.id,
-        name=row.name,
-        state=row.state,
-        tolerance=row.tolerance,
-        file_name=row.file_name if sees_data else "",
-        data_version=row.data_version,
-        records=row.records if sees_data else 0,
-        created_by=row.creator,
-        created_at=to_datetime(row.created_at),
-        version=row.version,
-    )
+    unseen: dict[str, Any] = {"file_name": "", "records": 0, "waiting": 0} if caller.role == Role.ADMIN else {}
+    return ProjectAnswer.of(row, created_by=row.creator, **unseen)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import FileResponse
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from safeswap import workflow
 from safeswap.model.microdata import Microdata
@@ -16,21 +16,10 @@ from safeswap.model.text import plural
 from safeswap.service.http.problems import Unprocessable
 from safeswap.service.http.wire import Wire, example
 from safeswap.service.people.roles import Officer, ProjectAccess, Reader, Worker
-from safeswap.service.routes.jobs import (
-    REPORT,
-    Job,
-    ResultId,
-    offer_results,
-    serve_page,
-    submit,
-)
-from safeswap.service.state import service_of
+from safeswap.service.routes.jobs import REPORT, Job, ResultId, offer_results, serve_page, submit
 from safeswap.service.work.questions import QuestionSlot, can_answer, load_data, refuse_long
 from safeswap.service.work.rare import Noise, perturb_check, rare_texts
 from safeswap.service.work.tasks import Context, Task, prepared_data
-
-if TYPE_CHECKING:
-    from safeswap.model.microdata import Microdata
 
 router = APIRouter(tags=["tables"])
 
@@ -41,7 +30,7 @@ MOST_CELLS = 5_000
 class TablesRequest(Wire):
     """Tables to make safe or to check."""
 
-    model_config = ConfigDict(json_schema_extra=example(tables=[["Race", "Edu"], ["Race", "Sex"]], tolerance=3))
+    model_config = example(tables=[["Race", "Edu"], ["Race", "Sex"]], tolerance=3)
 
     tables: tuple[tuple[str, ...], ...] = Field(min_length=1, max_length=100)
     tolerance: int | None = Field(
@@ -67,13 +56,13 @@ class CheckAnswer(Wire):
 
 
 @router.post("/projects/{project_id}/table-checks")
-def check_tables(request: Request, access: Reader, body: TablesRequest, _: QuestionSlot) -> CheckAnswer:
+def check_tables(access: Reader, body: TablesRequest, _: QuestionSlot) -> CheckAnswer:
     """Count the cells below the tolerance, and how many can be derived from the published figures: noisy totals."""
-    data = load_data(request, access)
-    refuse_long(service_of(request).settings.limits, records=len(data), tables=len(body.tables))
+    data = load_data(access)
+    refuse_long(access.service.settings.limits, records=len(data), tables=len(body.tables))
     _refuse_large(data, body)
     found = workflow.check_tables(data, [list(names) for names in body.tables], _check_tolerance(access, body))
-    noise = Noise(key=service_of(request).vault.project_key(access.id), tolerance=max(2, int(access.row.tolerance)))
+    noise = Noise(key=access.key, tolerance=max(2, int(access.row.tolerance)))
     return CheckAnswer(**perturb_check(found, noise))
 
 
@@ -83,8 +72,8 @@ def ask_for_safe_tables(
 ) -> Job:
     """Find the nearest tables in which every cell is 0 or large enough and the kept margins are exact."""
     access.require_data()
-    if can_answer(service_of(request).settings.limits, access, access.recipe):
-        data = load_data(request, access)
+    if can_answer(access.service.settings.limits, access, access.recipe):
+        data = load_data(access)
         for name in {name for names in (*body.tables, *(body.keep or ())) for name in names}:
             data.schema[name]  # refuse unknown attributes before submitting a job
     payload = {**body.model_dump(mode="json"), "tolerance": _check_tolerance(access, body), "recipe": access.recipe}
@@ -121,9 +110,9 @@ offer_results(router, "safe-tables", "safe_tables", "Get one set of safe tables,
 
 
 @router.get("/projects/{project_id}/safe-tables/{result_id}/report.html", response_class=FileResponse)
-def get_safe_tables_report(request: Request, access: Officer, result_id: ResultId) -> FileResponse:
+def get_safe_tables_report(access: Officer, result_id: ResultId) -> FileResponse:
     """Get the internal report with the tables before and after, including small counts, for officers."""
-    return serve_page(request, access, result_id, "safe_tables", REPORT)
+    return serve_page(access, result_id, "safe_tables", REPORT)
 
 
 def run_safe_tables(context: Context, payload: dict[str, Any]) -> dict[str, Any]:

@@ -6,22 +6,21 @@ from collections.abc import Mapping, Sequence
 from pprint import pformat
 from typing import Any
 
-from fastapi import APIRouter, Request
-from pydantic import ConfigDict, Field
+from fastapi import APIRouter
+from pydantic import Field
 
+from safeswap.model.scenario import Scenario
 from safeswap.model.schema import Schema
 from safeswap.service.http.wire import Wire, example
 from safeswap.service.people.roles import Reader
-from safeswap.service.state import service_of
+from safeswap.service.routes.settings import scenarios_of, with_default_keys
 from safeswap.service.work.tasks import read_schema
 
 
 class ScriptRequest(Wire):
     """The current state of the screen; omitted parts are omitted from the script."""
 
-    model_config = ConfigDict(
-        json_schema_extra=example(spec={"method": "swap", "swap": ["Race"], "rate": 0.05}, release=True)
-    )
+    model_config = example(spec={"method": "swap", "swap": ["Race"], "rate": 0.05}, release=True)
 
     recipe: tuple[dict[str, Any], ...] = Field(default=(), max_length=1000, description="Steps of the recipe.")
     risky: dict[str, Any] | None = Field(default=None, description="Keys, up_to, tolerance, … as for POST …/risky.")
@@ -41,7 +40,17 @@ class ScriptAnswer(Wire):
     script: str
 
 
-def script_of(asked: ScriptRequest, *, file_name: str, schema: Schema | None, tolerance: int) -> str:
+_RELEASE = "published = ss.release(masked, 'public', audit='confidential', key=key)\nprint(ss.verify('public'))\n"
+
+
+def script_of(
+    asked: ScriptRequest,
+    *,
+    file_name: str,
+    schema: Schema | None,
+    tolerance: int,
+    scenarios: Sequence[Scenario] = (),
+) -> str:
     """Generate the script, in the order of the screens.
 
     >>> print(script_of(ScriptRequest(), file_name="survey.csv", schema=None, tolerance=3))
@@ -54,12 +63,12 @@ def script_of(asked: ScriptRequest, *, file_name: str, schema: Schema | None, to
     blocks = [
         _read_block(file_name, schema, tolerance),
         _recipe_block(asked.recipe),
-        _risky_block(asked.risky),
+        "" if asked.risky is None else f"print(workflow.risky(data, {_format_arguments(asked.risky)}))\n",
         _tables_block(asked.tables),
         _study_block(asked.study, asked.objective),
-        _masking_block(asked),
+        _masking_block(asked, scenarios),
         _plot_block(asked.keys) if asked.spec else "",
-        _release_block() if asked.release else "",
+        _RELEASE if asked.release else "",
     ]
     body = "\n".join(block for block in blocks if block)
     uses_verbs = "workflow." in body
@@ -92,10 +101,6 @@ def _recipe_block(steps: Sequence[Mapping[str, Any]]) -> str:
     key = ", key=key" if any("method" in step for step in steps) else ""
     listed = "".join(f"    {_format_value(dict(step))},\n" for step in steps)
     return f"recipe = [\n{listed}]\ndata = workflow.recode(data, recipe{key})\n"
-
-
-def _risky_block(asked: Mapping[str, Any] | None) -> str:
-    return "" if asked is None else f"print(workflow.risky(data, {_format_arguments(asked)}))\n"
 
 
 def _tables_block(asked: Mapping[str, Any] | None) -> str:
@@ -133,14 +138,17 @@ def _study_block(asked: Mapping[str, Any] | None, objective: str) -> str:
     )
 
 
-def _masking_block(asked: ScriptRequest) -> str:
+def _masking_block(asked: ScriptRequest, scenarios: Sequence[Scenario]) -> str:
+    """Return the lines that mask and measure, under the scenarios of the project."""
     if asked.spec is None:
         return ""
     drawn = f", replicate={asked.replicate}" if asked.replicate else ""
     measures = f", measures={list(asked.measures)!r}" if asked.measures else ""
+    stated = f"scenarios = {_format_value([each.as_dict() for each in scenarios])}\n" if scenarios else ""
+    under = ", scenario=scenarios" if scenarios else ""
     return (
         f"spec = {_format_value(asked.spec)}\nprint(ss.plan(data, spec).sentence)\n"
-        f"masked = ss.mask(data, spec, key=key{drawn})\nprint(ss.assess(masked{measures}))\n"
+        f"masked = ss.mask(data, spec, key=key{drawn})\n{stated}print(ss.assess(masked{measures}{under}))\n"
     )
 
 
@@ -151,10 +159,6 @@ def _plot_block(keys: Sequence[str]) -> str:
         f"plot = workflow.confidentiality(masked, keys={list(keys)!r}, key=key)\n"
         "from safeswap.reports.plot_files import write_plot\nwrite_plot(plot, 'plot.html')\n"
     )
-
-
-def _release_block() -> str:
-    return "published = ss.release(masked, 'public', audit='confidential', key=key)\nprint(ss.verify('public'))\n"
 
 
 class _Code(str):
@@ -179,9 +183,12 @@ router = APIRouter(tags=["library"])
 
 
 @router.post("/projects/{project_id}/script")
-def make_script(request: Request, access: Reader, body: ScriptRequest) -> ScriptAnswer:
+def make_script(access: Reader, body: ScriptRequest) -> ScriptAnswer:
     """Generate the Python script for what a screen shows. Nothing is changed."""
     version = access.row.data_version
-    schema = read_schema(service_of(request).store, access.id, version) if version else None
+    schema = read_schema(access.service.store, access.id, version) if version else None
     tolerance = access.row.tolerance
-    return ScriptAnswer(script=script_of(body, file_name=access.row.file_name, schema=schema, tolerance=tolerance))
+    if body.spec is not None:
+        body = body.model_copy(update={"spec": with_default_keys(access, body.spec)})
+    known = {"schema": schema, "tolerance": tolerance, "scenarios": scenarios_of(access)}
+    return ScriptAnswer(script=script_of(body, file_name=access.row.file_name, **known))

@@ -6,22 +6,20 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
-from pydantic import ConfigDict, Field, SecretStr
+from pydantic import Field, SecretStr
 from sqlalchemy import Row
 
 from safeswap.service.http import proxy
 from safeswap.service.http.problems import NotFound, NotLoggedIn, Unprocessable
-from safeswap.service.http.wire import Wire, example, to_datetime
+from safeswap.service.http.wire import Wire, example
 from safeswap.service.keeping import auditlog
 from safeswap.service.people import accounts, oidc, sessions
-from safeswap.service.people.callers import Caller, check_origin
-from safeswap.service.people.roles import allow, permissions_of
+from safeswap.service.people.roles import Caller, Everyone, allow, check_origin, permissions_of
 from safeswap.service.settings import Settings
 from safeswap.service.state import Service, service_of
 
 router = APIRouter(prefix="/session", tags=["session"])
 
-Everyone = Annotated[None, Depends(allow("public"))]
 Self = Annotated[Caller, Depends(allow("self", once=False))]
 
 
@@ -31,7 +29,7 @@ class LogIn(Wire):
     Behind a trusted proxy that has authenticated the user, nothing.
     """
 
-    model_config = ConfigDict(json_schema_extra=example(name="ada", password="…"))  # noqa: S106  (shows the form)
+    model_config = example(name="ada", password="…")  # noqa: S106  (shows the form)
 
     name: str = Field(default="", max_length=200)
     password: SecretStr = Field(default=SecretStr(""), max_length=1000)
@@ -41,15 +39,13 @@ class LogIn(Wire):
 class Session(Wire):
     """The logged-in user, their permissions, and the CSRF token."""
 
-    model_config = ConfigDict(
-        json_schema_extra=example(
-            user_id="5f0c",
-            name="ada",
-            display_name="Ada",
-            role="analyst",
-            permissions=["read", "work"],
-            csrf_token="0a…",  # noqa: S106  (shows the form)
-        )
+    model_config = example(
+        user_id="5f0c",
+        name="ada",
+        display_name="Ada",
+        role="analyst",
+        permissions=["read", "work"],
+        csrf_token="0a…",  # noqa: S106  (shows the form)
     )
 
     user_id: str
@@ -66,7 +62,7 @@ class Session(Wire):
 class WaysIn(Wire):
     """The available ways to log in."""
 
-    model_config = ConfigDict(json_schema_extra=example(password=True, provider=False, proxy=False, single_user=False))
+    model_config = example(password=True, provider=False, proxy=False, single_user=False)
 
     password: bool
     provider: bool = Field(description="Through the agency's identity provider: GET /session/provider.")
@@ -107,15 +103,9 @@ def who_am_i(request: Request, user: Self) -> Session:
 
 
 def _session_of(user: Caller | Row[Any], settings: Settings, **more: Any) -> Session:
-    return Session(
-        user_id=user.id,
-        name=user.name,
-        display_name=user.display_name,
-        role=user.role,
-        permissions=permissions_of(user.role, settings),
-        single_user=settings.single_user,
-        **more,
-    )
+    own = {name: getattr(user, name) for name in ("name", "display_name", "role")}
+    more |= {"permissions": permissions_of(user.role, settings), "single_user": settings.single_user}
+    return Session(user_id=user.id, **own, **more)
 
 
 @router.delete("", status_code=204)
@@ -147,7 +137,7 @@ def open_session(service: Service, request: Request, response: Response, user: R
         detail = {"single_user": True} if service.settings.single_user else {}
         auditlog.record(connection, actor=user.name, action="log-in", subject=user.id, detail=detail)
     sessions.set_cookie(response, service.settings, new)
-    return _session_of(user, service.settings, csrf_token=new.csrf_token, expires_at=to_datetime(new.expires_at))
+    return _session_of(user, service.settings, csrf_token=new.csrf_token, expires_at=new.expires_at)
 
 
 def _authenticate(service: Service, request: Request, body: LogIn) -> Row[Any]:

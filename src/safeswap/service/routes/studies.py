@@ -5,23 +5,25 @@ from __future__ import annotations
 import json
 import math
 from functools import lru_cache
+from itertools import takewhile
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import FileResponse
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from safeswap import workflow
 from safeswap.charts.payload import Room, map_payload
 from safeswap.errors import InfeasibleError
 from safeswap.model.study import StudySpec
 from safeswap.model.text import plural
-from safeswap.service.http.paging import Page, Paged, write_cursor
 from safeswap.service.http.problems import NotFound, Unprocessable
-from safeswap.service.http.wire import Wire, example
+from safeswap.service.http.wire import Page, Paged, Wire, example, write_cursor
 from safeswap.service.people.roles import ProjectAccess, Reader, Worker
 from safeswap.service.routes.jobs import (
     NONE_YET,
+    STUDY,
     Job,
     ResultId,
     find_or_latest,
@@ -32,7 +34,7 @@ from safeswap.service.routes.jobs import (
     submit,
 )
 from safeswap.service.routes.maskings import TableAttributes, table_of
-from safeswap.service.state import service_of
+from safeswap.service.routes.settings import project_of, scenario_of
 from safeswap.service.work.questions import QuestionSlot, can_answer, load_data
 from safeswap.service.work.rare import BeforeAfterAnswer
 from safeswap.service.work.tasks import Context, Task, prepared_data, read_schema
@@ -46,16 +48,16 @@ Number = Annotated[int, Path(ge=0, le=2**31 - 1, description="Number of the cand
 
 # The map holds every candidate it can draw; tables and texts are fetched on demand.
 ROOM = Room(specifications=10_000, draws=30_000, tables=1_000_000, texts=500_000)
-STUDY = "study"
 
 
 class StudyRequest(Wire):
-    """A study of many candidates. The parameters are those of a study in Python."""
+    """A study of many candidates. The parameters are those of a study in Python.
 
-    model_config = ConfigDict(
-        json_schema_extra=example(
-            spec={"attributes": ["Race", "Sex"], "rates": [0.01, 0.1], "replicates": 5, "objective": "linear:a=1"}
-        )
+    Without `first` and `last`, the recodes at the beginning of the pipeline come first.
+    """
+
+    model_config = example(
+        spec={"attributes": ["Race", "Sex"], "rates": [0.01, 0.1], "replicates": 5, "objective": "linear:a=1"}
     )
 
     spec: dict[str, Any] = Field(default_factory=dict)
@@ -102,7 +104,7 @@ class CandidateAnswer(Candidate):
 class ChoiceRequest(Wire):
     """The objective for choosing a candidate."""
 
-    model_config = ConfigDict(json_schema_extra=example(objective="linear:a=2"))
+    model_config = example(objective="linear:a=2")
 
     objective: str = Field(max_length=500, description="linear:a=…, cap_risk:… or cap_distortion:…")
     risk: str | None = Field(default=None, max_length=200, description="Measure on the vertical axis.")
@@ -126,17 +128,17 @@ class ChoiceAnswer(Wire):
 
 
 @router.post("/projects/{project_id}/study-size")
-def study_size(request: Request, access: Reader, body: StudyRequest, _: QuestionSlot) -> StudySize:
+def study_size(access: Reader, body: StudyRequest, _: QuestionSlot) -> StudySize:
     """Count the candidates of a study; refuse one that cannot be run."""
-    return StudySize(candidates=_count_candidates(request, access, StudySpec(**body.spec)))
+    return StudySize(candidates=_count_candidates(access, _spec_of(access, body)))
 
 
 @router.post("/projects/{project_id}/studies", status_code=202)
 def ask_for_study(request: Request, response: Response, access: Worker, body: StudyRequest, _: QuestionSlot) -> Job:
     """Run a study. Finished candidates are kept: it resumes if the worker dies."""
-    spec = StudySpec(**body.spec)
-    most = service_of(request).settings.limits.candidates
-    if (size := _count_candidates(request, access, spec)) > most:
+    spec = _spec_of(access, body)
+    most = access.service.settings.limits.candidates
+    if (size := _count_candidates(access, spec)) > most:
         raise Unprocessable(
             f"the study has {size:,} candidates, the most allowed here are {most:,}",
             code="too-many-candidates",
@@ -157,19 +159,19 @@ offer_results(
 
 
 @router.get("/projects/{project_id}/studies/{result_id}/map", response_model=dict[str, Any], responses=NONE_YET)
-def get_map(request: Request, access: Reader, result_id: ResultId) -> Response:
+def get_map(access: Reader, result_id: ResultId) -> Response:
     """Get the risk-utility map's data for its script; `latest` is the newest study's."""
-    row = find_or_latest(request, access, result_id, "study")
+    row = find_or_latest(access, result_id, "study")
     if row is None:
         return Response(status_code=204)
     objective = row.spec["spec"]["objective"] if row.summary["choice"] is not None else None
-    return payload_of(row, _map_text(_folder(request, access, row.id), objective), "map")
+    return payload_of(row, _map_text(_folder(access, row.id), objective), "map")
 
 
 @router.get("/projects/{project_id}/studies/{result_id}/candidates")
-def list_candidates(request: Request, access: Reader, result_id: ResultId, paging: Paged) -> Page[Candidate]:
+def list_candidates(access: Reader, result_id: ResultId, paging: Paged) -> Page[Candidate]:
     """List the candidates of a study by number."""
-    _, found = _find_study(request, access, result_id)
+    _, found = _find_study(access, result_id)
     start = _start_of_page(paging.after)
     on_frontier = {int(number) for number in found.frontier()}
     rows = found.table.slice(start, paging.limit).to_pylist()
@@ -179,12 +181,12 @@ def list_candidates(request: Request, access: Reader, result_id: ResultId, pagin
 
 
 @router.get("/projects/{project_id}/studies/{result_id}/candidates/{number}")
-def get_candidate(request: Request, access: Reader, result_id: ResultId, number: Number) -> CandidateAnswer:
+def get_candidate(access: Reader, result_id: ResultId, number: Number) -> CandidateAnswer:
     """Get one candidate in detail: its specification, its scores and the distortion of every two-way table."""
     from safeswap.arrays.two_way import MEASURES
     from safeswap.charts import spec_text
 
-    _, found = _find_study(request, access, result_id)
+    _, found = _find_study(access, result_id)
     row = _find_candidate(found, number)
     spec = found.specs[row["specification"]]
     plain = _candidate_answer(found, row, on_frontier=number in {int(each) for each in found.frontier()})
@@ -206,7 +208,6 @@ def get_candidate(request: Request, access: Reader, result_id: ResultId, number:
 
 @router.get("/projects/{project_id}/studies/{result_id}/candidates/{number}/table")
 def get_before_after(
-    request: Request,
     access: Reader,
     result_id: ResultId,
     number: Number,
@@ -214,16 +215,16 @@ def get_before_after(
     _: QuestionSlot,
 ) -> BeforeAfterAnswer:
     """Get a table of the original and this candidate, side by side; counts below the tolerance are not shown."""
-    row, found = _find_study(request, access, result_id)
+    row, found = _find_study(access, result_id)
     chosen = _find_candidate(found, number)
     spec = found.specs[chosen["specification"]]
-    return table_of(request, access, row, spec, replicate=chosen["replicate"], attributes=attributes)
+    return table_of(access, row, spec, replicate=chosen["replicate"], attributes=attributes)
 
 
 @router.post("/projects/{project_id}/studies/{result_id}/choice")
-def choose(request: Request, access: Reader, result_id: ResultId, body: ChoiceRequest) -> ChoiceAnswer:
+def choose(access: Reader, result_id: ResultId, body: ChoiceRequest) -> ChoiceAnswer:
     """Choose a candidate by an objective, with the reason. Nothing is changed."""
-    _, found = _find_study(request, access, result_id)
+    _, found = _find_study(access, result_id)
     choice = found.choose(body.objective, risk=body.risk, distortion=body.distortion)
     number = found.table.column("specification")[choice.candidate].as_py()
     rivals = tuple(
@@ -234,30 +235,44 @@ def choose(request: Request, access: Reader, result_id: ResultId, body: ChoiceRe
 
 
 @router.get("/projects/{project_id}/studies/{result_id}/report.html", response_class=FileResponse)
-def get_study_report(request: Request, access: Reader, result_id: ResultId) -> FileResponse:
+def get_study_report(access: Reader, result_id: ResultId) -> FileResponse:
     """Get the internal report of a study."""
-    return serve_page(request, access, result_id, "study", f"{STUDY}/report.html")
+    return serve_page(access, result_id, "study", f"{STUDY}/report.html")
 
 
-def _count_candidates(request: Request, access: ProjectAccess, spec: StudySpec) -> int:
+def _spec_of(access: ProjectAccess, body: StudyRequest) -> StudySpec:
+    """Return the study under its scenario, or under the one in use if it names none and no keys of its own.
+
+    If it states no first steps, the recodes at the beginning of the pipeline are those.
+    """
+    stated = dict(body.spec)
+    if "scenario" not in stated and (scenario := scenario_of(access)) is not None:
+        stated["scenario"] = scenario
+    if not {"first", "last"} & set(stated) and not access.recipe:
+        steps = project_of(access).pipeline.as_dict()["steps"]
+        stated["first"] = list(takewhile(lambda step: step["method"] == "recode", steps))
+    return StudySpec(**stated)
+
+
+def _count_candidates(access: ProjectAccess, spec: StudySpec) -> int:
     from safeswap.studies.prepare import count_candidates
 
-    service = service_of(request)
+    service = access.service
     access.require_data()
     if can_answer(service.settings.limits, access, access.recipe):
-        return count_candidates(load_data(request, access), spec)
+        return count_candidates(load_data(access), spec)
     # Too large for the server: an invalid study is refused by the job.
     schema = read_schema(service.store, access.id, access.row.data_version)
     return spec.number_of_candidates(spec.attributes or schema.categorical)
 
 
-def _find_study(request: Request, access: ProjectAccess, result_id: str) -> tuple[Any, Study]:
-    row = find_result(request, access, result_id, "study")
-    return row, _load_study(_folder(request, access, row.id))
+def _find_study(access: ProjectAccess, result_id: str) -> tuple[Any, Study]:
+    row = find_result(access, result_id, "study")
+    return row, _load_study(_folder(access, row.id))
 
 
-def _folder(request: Request, access: ProjectAccess, result_id: str) -> str:
-    return str(service_of(request).store.result(access.id, result_id) / STUDY)
+def _folder(access: ProjectAccess, result_id: str) -> str:
+    return str(access.service.store.result(access.id, result_id) / STUDY)
 
 
 @lru_cache(maxsize=8)
@@ -334,10 +349,23 @@ def run_study(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
         "rejected": found.rejected().num_rows,
         "records": len(data),
         "frontier": len(found.frontier()),
+        "frontier_specifications": _count_best(found),
         "choice": None if choice is None else choice.as_dict(),
     }
     asked = {"spec": spec.model_dump(mode="json"), "recipe": payload.get("recipe")}
     return context.save_result("study", asked, summary)
+
+
+def _count_best(found: Study) -> int:
+    """Return how many specifications no other beats at the means of their draws: the frontier of the map."""
+    from safeswap.arrays.dominance import find_undominated
+
+    means = found.summary()
+    # Rounded as on the map: means that differ by the order of their sum are the same.
+    risk, distortion = (
+        [float(f"{v:.9g}") for v in means[f"{axis}_mean"].to_numpy()] for axis in ("risk", "distortion")
+    )
+    return int(find_undominated(np.array(risk), np.array(distortion)).sum())
 
 
 TASKS = (Task("study", run_study),)

@@ -6,19 +6,17 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Path, Request, Response
-from pydantic import ConfigDict, Field, SecretStr
+from pydantic import Field, SecretStr
 from sqlalchemy import Connection, Row, func, select, update
 
 from safeswap.service.http import proxy
 from safeswap.service.http.etags import require_match, set_etag, version_conflict
-from safeswap.service.http.paging import Page, Paged, page_of
 from safeswap.service.http.problems import Conflict, Forbidden, NotFound
-from safeswap.service.http.wire import Name, Text, Wire, example, to_datetime
+from safeswap.service.http.wire import Name, Page, Paged, Text, Wire, example
 from safeswap.service.keeping import auditlog, tables
 from safeswap.service.keeping.tables import users
 from safeswap.service.people import accounts, sessions
-from safeswap.service.people.callers import Caller
-from safeswap.service.people.roles import Role, allow
+from safeswap.service.people.roles import Caller, Role, allow
 from safeswap.service.state import service_of
 
 tokens_router = APIRouter(prefix="/tokens", tags=["session"])
@@ -36,7 +34,7 @@ Scope = Literal["read", "write", "release"]
 class UserRequest(Wire):
     """A new user."""
 
-    model_config = ConfigDict(json_schema_extra=example(name="ada", role="analyst", display_name="Ada Lovelace"))
+    model_config = example(name="ada", role="analyst", display_name="Ada Lovelace")
 
     name: Name
     role: RoleName
@@ -49,7 +47,7 @@ class UserRequest(Wire):
 class UserChange(Wire):
     """Changes to a user. A new role, a new password or deactivation ends all sessions."""
 
-    model_config = ConfigDict(json_schema_extra=example(role="officer"))
+    model_config = example(role="officer")
 
     role: RoleName | None = None
     display_name: Text | None = Field(default=None, max_length=200)
@@ -61,7 +59,7 @@ class UserChange(Wire):
 class PasswordChange(Wire):
     """A new password for the current user."""
 
-    model_config = ConfigDict(json_schema_extra=example(current="…", new="…"))
+    model_config = example(current="…", new="…")
 
     current: SecretStr = Field(max_length=1000)
     new: SecretStr = Field(max_length=1000)
@@ -71,17 +69,15 @@ class PasswordChange(Wire):
 class UserAnswer(Wire):
     """A user."""
 
-    model_config = ConfigDict(
-        json_schema_extra=example(
-            id="5f0c",
-            name="ada",
-            display_name="Ada Lovelace",
-            role="analyst",
-            active=True,
-            has_password=True,
-            created_at="2026-01-01T09:00:00Z",
-            version=1,
-        )
+    model_config = example(
+        id="5f0c",
+        name="ada",
+        display_name="Ada Lovelace",
+        role="analyst",
+        active=True,
+        has_password=True,
+        created_at="2026-01-01T09:00:00Z",
+        version=1,
     )
 
     id: str
@@ -97,7 +93,7 @@ class UserAnswer(Wire):
 class TokenRequest(Wire):
     """A new token for a program."""
 
-    model_config = ConfigDict(json_schema_extra=example(name="nightly run", scopes=["read", "write"], days=30))
+    model_config = example(name="nightly run", scopes=["read", "write"], days=30)
 
     name: Name
     scopes: tuple[Scope, ...] = Field(min_length=1, max_length=3)
@@ -107,17 +103,15 @@ class TokenRequest(Wire):
 class TokenAnswer(Wire):
     """An API token; its secret is shown only on creation."""
 
-    model_config = ConfigDict(
-        json_schema_extra=example(
-            id="11aa",
-            name="nightly run",
-            scopes=["read", "write"],
-            created_at="2026-01-01T09:00:00Z",
-            expires_at="2026-01-31T09:00:00Z",
-            last_used_at=None,
-            revoked=False,
-            secret=None,
-        )
+    model_config = example(
+        id="11aa",
+        name="nightly run",
+        scopes=["read", "write"],
+        created_at="2026-01-01T09:00:00Z",
+        expires_at="2026-01-31T09:00:00Z",
+        last_used_at=None,
+        revoked=False,
+        secret=None,
     )
 
     id: str
@@ -131,12 +125,11 @@ class TokenAnswer(Wire):
 
 
 @tokens_router.get("")
-def list_tokens(request: Request, user: Self, paging: Paged) -> Page[TokenAnswer]:
+def list_tokens(user: Self, paging: Paged) -> Page[TokenAnswer]:
     """List your API tokens, newest first, without their secrets."""
     mine = select(tables.tokens).where(tables.tokens.c.user_id == user.id)
     order = (tables.tokens.c.created_at, tables.tokens.c.id)
-    with service_of(request).database.read() as connection:
-        return page_of(connection, mine, order=order, paging=paging, make=_token_answer)
+    return paging.page(mine, order=order, make=_token_answer)
 
 
 @tokens_router.post("", status_code=201)
@@ -161,24 +154,13 @@ def revoke_token(request: Request, user: Self, token_id: Annotated[str, Path(max
 
 
 def _token_answer(row: Row[Any]) -> TokenAnswer:
-    return TokenAnswer(
-        id=row.id,
-        name=row.name,
-        scopes=tuple(row.scopes),
-        created_at=to_datetime(row.created_at),
-        expires_at=to_datetime(row.expires_at),
-        last_used_at=to_datetime(row.last_used_at),
-        revoked=row.revoked_at is not None,
-    )
+    return TokenAnswer.of(row, revoked=row.revoked_at is not None)
 
 
 @router.get("/users")
-def list_users(request: Request, _: Admin, paging: Paged) -> Page[UserAnswer]:
+def list_users(_: Admin, paging: Paged) -> Page[UserAnswer]:
     """List all users, by name."""
-    with service_of(request).database.read() as connection:
-        return page_of(
-            connection, select(users), order=(users.c.name,), paging=paging, make=_user_answer, newest_first=False
-        )
+    return paging.page(select(users), order=(users.c.name,), make=_user_answer, newest_first=False)
 
 
 @router.post("/users", status_code=201)
@@ -291,13 +273,4 @@ def _update(connection: Connection, row: Row[Any], changes: dict[str, Any]) -> N
 
 
 def _user_answer(row: Row[Any]) -> UserAnswer:
-    return UserAnswer(
-        id=row.id,
-        name=row.name,
-        display_name=row.display_name,
-        role=row.role,
-        active=row.active,
-        has_password=row.password_hash is not None,
-        created_at=to_datetime(row.created_at),
-        version=row.version,
-    )
+    return UserAnswer.of(row, has_password=row.password_hash is not None)

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from sqlalchemy import (
+    CTE,
     ColumnElement,
     Connection,
     RowMapping,
-    Subquery,
     and_,
     case,
     false,
@@ -269,14 +269,18 @@ class Queue:
             return {(kind, state): number for kind, state, number in connection.execute(query)}
 
 
-def _people_waiting() -> Subquery:
-    """Select the people with queued jobs, their number of running jobs, and the start of their last one."""
+def _people_waiting() -> CTE:
+    """Select the people with queued jobs, their number of running jobs, and the start of their last one.
+
+    Materialized: left to itself, PostgreSQL counts a person's jobs again for each job that waits (0.2 s at 600 jobs).
+    """
     waiting = select(jobs.c.created_by.label("person")).where(jobs.c.state == "queued").distinct().subquery()
     own = jobs.alias()
     mine = own.c.created_by.is_not_distinct_from(waiting.c.person)
     running = select(func.count()).where(mine, own.c.state == "running").scalar_subquery()
     last = select(func.max(own.c.started_at)).where(mine).scalar_subquery()
-    return select(waiting.c.person, running.label("running"), func.coalesce(last, 0.0).label("last")).subquery()
+    people = select(waiting.c.person, running.label("running"), func.coalesce(last, 0.0).label("last"))
+    return people.cte("people").prefix_with("MATERIALIZED")
 
 
 def _claim(row: RowMapping) -> Claim:

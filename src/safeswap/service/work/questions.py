@@ -101,17 +101,15 @@ def refuse_large(limits: Limits, access: ProjectAccess) -> None:
         )
 
 
-def load_data(request: Request, access: ProjectAccess) -> Microdata:
+def load_data(access: ProjectAccess) -> Microdata:
     """Return the project's data after its recipe, for an interactive query."""
     access.require_data()
-    return load_data_version(request, access, version=access.row.data_version, recipe=access.recipe)
+    return load_data_version(access, version=access.row.data_version, recipe=access.recipe)
 
 
-def load_data_version(
-    request: Request, access: ProjectAccess, *, version: int, recipe: list[dict[str, Any]] | None
-) -> Microdata:
+def load_data_version(access: ProjectAccess, *, version: int, recipe: list[dict[str, Any]] | None) -> Microdata:
     """Return a version of the project's data after a recipe, e.g. that of an earlier result."""
-    service = service_of(request)
+    service = access.service
     refuse_large(service.settings.limits, access)
     refuse_long(service.settings.limits, records=access.row.records, tables=estimate_work(recipe or ()))
     return service.data_cache.get(

@@ -38,7 +38,10 @@ if TYPE_CHECKING:
 
 MODULES: Mapping[str, str] = {
     "assess": "safeswap.service.routes.maskings",
+    "attack": "safeswap.service.routes.attacks",
+    "below": "safeswap.service.routes.maskings",
     "confidentiality": "safeswap.service.routes.confidentiality",
+    "control": "safeswap.service.routes.attacks",
     "export": "safeswap.service.routes.exchange",
     "import_project": "safeswap.service.routes.exchange",
     "ingest": "safeswap.service.routes.data",

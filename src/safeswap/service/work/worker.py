@@ -23,11 +23,11 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 
 from safeswap.errors import InternalError, SafeswapError
 from safeswap.service.http import logs
-from safeswap.service.keeping import auditlog, retention
+from safeswap.service.keeping import auditlog
 from safeswap.service.keeping.database import Database, open_database
 from safeswap.service.keeping.erase import erase
 from safeswap.service.keeping.migrate import check
-from safeswap.service.keeping.store import Store, result_id
+from safeswap.service.keeping.store import Store, delete_idle_projects, result_id
 from safeswap.service.keeping.tables import projects
 from safeswap.service.keeping.vault import open_vault
 from safeswap.service.settings import Settings, read_settings
@@ -88,7 +88,7 @@ class Worker:
             self._retry(self._queue.expire)
             self._looked = at
         if at - self._swept > _HOUR:
-            self._retry(lambda: retention.sweep(self._database, self._store, self._settings))
+            self._retry(lambda: delete_idle_projects(self._database, self._store, self._settings))
             self._retry(lambda: self._store.sweep(self._database))
             self._swept = at
 

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from safeswap.errors import InternalError
-from safeswap.service.http.metrics import DECLARED, Metrics
+from safeswap.service.http.logs import DECLARED, Metrics
 
 LINE = re.compile(r'(# (HELP|TYPE) \w+ .+|\w+(\{\w+="[^"\\\n]*"(,\w+="[^"\\\n]*")*\})? [0-9.e+-]+)')
 ROUTE = "/api/v1/projects/{project_id}"

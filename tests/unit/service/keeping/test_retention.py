@@ -8,8 +8,7 @@ from tests.service.installed import add_project, add_user, database_of, settings
 
 from safeswap.service.keeping import auditlog
 from safeswap.service.keeping.database import now
-from safeswap.service.keeping.retention import delete_project, sweep
-from safeswap.service.keeping.store import Store
+from safeswap.service.keeping.store import Store, delete_idle_projects, delete_project
 from safeswap.service.keeping.tables import audit_log, jobs, ledger, members, projects, releases, results
 from safeswap.service.work.jobs import Queue
 
@@ -113,17 +112,17 @@ def test_idle_projects_go_after_the_agreed_days_and_the_log_says_so(tmp_path):
     place.end_jobs()
     busy = place.full_project(used_at=now() - 31 * DAY)
     young = place.full_project(used_at=now() - 29 * DAY)
-    assert sweep(place.database, place.store, place.settings) == [old]
+    assert delete_idle_projects(place.database, place.store, place.settings) == [old]
     assert [place.store.exists(each) for each in (old, busy, young)] == [False, True, True]
     with place.database.read() as connection:
         (entry,) = connection.execute(select(audit_log)).mappings()
     assert (entry["actor"], entry["action"], entry["project_id"]) == ("retention", "project.expire", old)
     assert auditlog.verify(place.database).ok
-    assert sweep(place.database, place.store, place.settings) == []
+    assert delete_idle_projects(place.database, place.store, place.settings) == []
 
 
 def test_without_an_agreed_time_nothing_is_deleted(place):
     project = place.full_project(used_at=0.0)
     place.end_jobs()
-    assert sweep(place.database, place.store, place.settings) == []
+    assert delete_idle_projects(place.database, place.store, place.settings) == []
     assert place.store.exists(project)

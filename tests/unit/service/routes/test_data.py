@@ -104,7 +104,15 @@ def test_every_format_gives_the_same_data(place, tmp_path, suffix):
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"a,b\n", b"PAR1 not really PAR1", b"a,b\n1\n", b"a,a\n1,2\n", bytes(1000), gzip.compress(b"x")[:-3]],
+    [
+        b"",
+        b"a,b\n",
+        b"PAR1 not really PAR1",
+        b"a,b\n1\n",
+        b"a,a\n1,2\n",
+        bytes(1000),
+        gzip.compress(b"x", mtime=0)[:-3],
+    ],
     ids=["nothing", "no records", "no Parquet", "short line", "same name", "zeros", "cut"],
 )
 def test_a_file_that_cannot_be_read_leaves_a_broken_project_and_a_reason(place, content):

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
-from scipy.optimize import linear_sum_assignment
 
 from safeswap.arrays.highs import Programme
 from safeswap.arrays.types import Int32s, Int64s
@@ -224,6 +223,8 @@ def _cost_of(state: State, codes: Int32s) -> tuple[int, int]:
 
 def _assign_moves(joint: _Joint, state: State, chosen: _Chosen) -> Int32s:
     """Assign the moves to records: in each cell to those with the lowest draws, which come first."""
+    from scipy.optimize import linear_sum_assignment  # half a second, which no other method should wait for
+
     codes = state.original.copy()
     order = np.argsort(joint.place, kind="stable")
     first = np.searchsorted(joint.place[order], np.arange(len(joint.counts)))

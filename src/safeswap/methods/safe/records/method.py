@@ -23,12 +23,13 @@ from safeswap.methods.safe.records.setup import TableCells, check_safe, count_ce
 from safeswap.methods.safe.spec import SafeCells, SafeSpec
 from safeswap.model.audit import Replacement
 from safeswap.model.columns import rank_of_code, replace_values
+from safeswap.model.effect import Effect, Replaced
 from safeswap.model.invariant import Invariant, KeptMargin, ReplaysFromAudit, SameRows, UntouchedColumns
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Coded, Microdata
 from safeswap.model.plan import Plan
-from safeswap.model.schema import Kind
+from safeswap.model.schema import Kind, Schema
 from safeswap.model.score import proved_bound
 from safeswap.model.text import plural
 
@@ -102,6 +103,12 @@ class Safe:
         facts = _facts(data, masked, spec, moves, before=tables, after=after, fewest=fewest, timed_out=timed_out)
         noted = {**counted, "replacements": replacements, "facts": facts}
         return Masked.by(spec, data, masked, plan, key=key, replicate=replicate, **noted)
+
+    refuses_households: ClassVar[str] = "it makes tables of persons safe by changing one person at a time"
+
+    def effects(self, schema: Schema, spec: SafeSpec) -> tuple[Effect, ...]:
+        """Return that values were replaced, and which margins stay."""
+        return (Replaced(spec.variables, spec.keep),)
 
     def invariants(self, data: Microdata, spec: SafeSpec) -> tuple[Invariant, ...]:
         """Promise safe tables, exact kept margins, and all other columns untouched."""

@@ -7,22 +7,22 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import FileResponse, StreamingResponse
-from pydantic import ConfigDict, Field
+from pydantic import Field
 from sqlalchemy import Connection, Row, insert, select
 
-from safeswap.service.http.archive import stream_zip
 from safeswap.service.http.etags import set_etag
 from safeswap.service.http.headers import REPORT_POLICY
-from safeswap.service.http.paging import Page, Paged, page_of
 from safeswap.service.http.problems import Conflict, Forbidden, NotFound
-from safeswap.service.http.wire import Identifier, Wire, example, to_datetime
-from safeswap.service.keeping import auditlog, ledger, tables
+from safeswap.service.http.wire import Identifier, Page, Paged, Wire, example
+from safeswap.service.keeping import ledger, tables
 from safeswap.service.keeping.database import new_id, now
 from safeswap.service.people.roles import Officer, ProjectAccess, Reader, Role, Worker
+from safeswap.service.routes.attacks import control_request
 from safeswap.service.routes.jobs import submit
 from safeswap.service.routes.maskings import find_masking, masking_request
+from safeswap.service.routes.policy import policy_in_force
 from safeswap.service.routes.releases import four_eyes
-from safeswap.service.state import Service, service_of
+from safeswap.service.routes.settings import project_of, scenario_of
 
 router = APIRouter(prefix="/projects/{project_id}/releases", tags=["releases"])
 
@@ -43,13 +43,26 @@ class ReleaseTerms(Wire):
     title: str = Field(default="", max_length=200)
     date: str = Field(default="", max_length=40)
     publish_rate: bool = Field(default=False, description="Publish the share of records that were masked.")
+    publish_errors: str = Field(
+        default="",
+        max_length=200_000,
+        pattern=r"^($|indicators:)",
+        description="Publish by how much masking enlarges the standard errors of these key indicators: indicators:{…}.",
+    )
     unmasked: bool = Field(default=False, description="Release values although nothing was masked.")
+    attack: Literal["quick", "full"] = Field(default="quick", description="Attacks to try: the quick ones, or all.")
+    override: str = Field(
+        default="",
+        max_length=2000,
+        description="Reason to release above the policy on attacks; the approving officer states one too, unless the "
+        "requester is an officer.",
+    )
 
 
 class ReleaseRequest(Wire):
     """Request the release of a masking."""
 
-    model_config = ConfigDict(json_schema_extra=example(masking="5f0c1b", terms={"title": "Survey 2026"}))
+    model_config = example(masking="5f0c1b", terms={"title": "Survey 2026"})
 
     masking: Identifier
     terms: ReleaseTerms = ReleaseTerms()
@@ -58,7 +71,7 @@ class ReleaseRequest(Wire):
 class Approval(Wire):
     """Approval of exactly this bundle."""
 
-    model_config = ConfigDict(json_schema_extra=example(manifest_hash=_HASH))
+    model_config = example(manifest_hash=_HASH)
 
     manifest_hash: str = Field(pattern=r"^[0-9a-f]{64}$", description="SHA-256 of the reviewed manifest.")
     override_reason: str = Field(
@@ -66,12 +79,15 @@ class Approval(Wire):
         max_length=2000,
         description="Reason to release these records although they have been released before.",
     )
+    attack_override: str = Field(
+        default="", max_length=2000, description="Reason to release although an attack exceeds the agency's policy."
+    )
 
 
 class Rejection(Wire):
     """Rejection of a release."""
 
-    model_config = ConfigDict(json_schema_extra=example(reason="The occupation codes are too detailed."))
+    model_config = example(reason="The occupation codes are too detailed.")
 
     reason: str = Field(min_length=1, max_length=2000)
 
@@ -103,30 +119,29 @@ class BundleFile(Wire):
 class ReleaseAnswer(Wire):
     """A release: its contents, verified guarantees, requester and decision."""
 
-    model_config = ConfigDict(
-        json_schema_extra=example(
-            id="77aa",
-            project_id="5f0c",
-            masking="5f0c1b",
-            job_id="11aa",
-            state="requested",
-            terms={"title": "Survey 2026"},
-            manifest_hash=_HASH,
-            records=48842,
-            files=[],
-            checks=[{"sentence": "Every margin of Race is kept.", "ok": True}],
-            remarks=[],
-            ledger="The ledger shows no sign that these records have been released before.",
-            needs_reason=False,
-            differencing=[],
-            requested_by="ada",
-            requested_at="2026-01-01T09:00:00Z",
-            decided_by="",
-            decided_at=None,
-            reason="",
-            may_approve=True,
-            may_download=False,
-        )
+    model_config = example(
+        id="77aa",
+        project_id="5f0c",
+        masking="5f0c1b",
+        job_id="11aa",
+        state="requested",
+        terms={"title": "Survey 2026"},
+        manifest_hash=_HASH,
+        records=48842,
+        files=[],
+        checks=[{"sentence": "Every margin of Race is kept.", "ok": True}],
+        remarks=[],
+        attacks=[],
+        ledger="The ledger shows no sign that these records have been released before.",
+        needs_reason=False,
+        differencing=[],
+        requested_by="ada",
+        requested_at="2026-01-01T09:00:00Z",
+        decided_by="",
+        decided_at=None,
+        reason="",
+        may_approve=True,
+        may_download=False,
     )
 
     id: str
@@ -140,7 +155,17 @@ class ReleaseAnswer(Wire):
     files: list[BundleFile]
     checks: list[Check]
     remarks: list[str]
+    attacks: list[dict[str, Any]] = Field(
+        default_factory=list, description="Attacks tried on the release: success, baseline, advantage, and the limit."
+    )
     ledger: str = Field(description="Whether the records were released before, as far as the caller may know.")
+    policy: str = Field(default="", description="Name of the policy that the attacks were judged by.")
+    needs_attack_override: bool = Field(
+        default=False, description="True if an approval needs attack_override: an attack exceeds the policy."
+    )
+    attack_override: str = Field(
+        default="", description="The officer's reason to release above the policy; for who may work on the file."
+    )
     needs_reason: bool = Field(description="True if an approval needs override_reason; officers only.")
     differencing: list[DifferencingAnswer] = Field(
         description="Earlier releases, for an officer who is a member of their projects."
@@ -157,9 +182,9 @@ class ReleaseAnswer(Wire):
 @router.post("", status_code=202)
 def request_release(request: Request, response: Response, access: Worker, body: ReleaseRequest) -> ReleaseAnswer:
     """Request the release of a masking. A job prepares and checks the bundle, which then awaits approval."""
-    service, masking, release_id = service_of(request), find_masking(request, access, body.masking), new_id()
+    masking, release_id, scenario = find_masking(access, body.masking), new_id(), scenario_of(access)
     terms = body.terms.model_dump(mode="json")
-    with service.database.read() as connection:
+    with access.service.database.read() as connection:
         comparable = ledger.find_comparable(connection, access.id)
     payload = {
         "release_id": release_id,
@@ -167,6 +192,11 @@ def request_release(request: Request, response: Response, access: Worker, body: 
         "tolerance": access.row.tolerance,
         "terms": terms,
         "comparable": comparable,
+        "asked_by_officer": access.user.role == Role.OFFICER,
+        "policy": policy_in_force(access.service.database).model_dump(mode="json"),
+        **control_request(access),
+        "required": _required_of(access),
+        **({} if scenario is None else {"scenario": scenario.as_dict()}),
     }
 
     def record(connection: Connection, job_id: str) -> None:
@@ -174,45 +204,43 @@ def request_release(request: Request, response: Response, access: Worker, body: 
         row |= {"state": "preparing", "requested_by": access.user.id, "requested_at": now()}
         connection.execute(insert(tables.releases).values(**row))
         detail = {"masking": masking.id, **four_eyes.log_consent(terms)}
-        auditlog.record(connection, access.user.name, "release.request", access.id, release_id, detail)
+        access.record(connection, "release.request", release_id, detail)
 
     submit(request, response, access, "release", payload, record=record)
     response.headers["Location"] = f"{request.url.path}/{release_id}"
-    return _answer(service, access, release_id)
+    return _answer(access, release_id)
+
+
+def _required_of(access: ProjectAccess) -> dict[str, Any]:
+    """Return what the project requires of a release, with its scenarios; nothing if it requires nothing."""
+    content = project_of(access).content()
+    rules = content["release"].get("require")
+    return {"scenario": content["scenario"], "release": {"require": rules}} if rules else {}
 
 
 @router.get("")
-def list_releases(request: Request, access: Reader, paging: Paged) -> Page[ReleaseAnswer]:
+def list_releases(access: Reader, paging: Paged) -> Page[ReleaseAnswer]:
     """List the releases of a project, newest first."""
-    service = service_of(request)
     statement = _select_releases().where(tables.releases.c.project_id == access.id)
-    with service.database.read() as connection:
+    with access.service.database.read() as connection:
         mine = ledger.memberships(connection, access.user.id)
-        return page_of(
-            connection,
-            statement,
-            order=(tables.releases.c.requested_at, tables.releases.c.id),
-            paging=paging,
-            make=lambda row: _release_answer(service, access, row, mine),
-        )
+    order = (tables.releases.c.requested_at, tables.releases.c.id)
+    return paging.page(statement, order=order, make=lambda row: _release_answer(access, row, mine))
 
 
 @router.get("/{release_id}")
-def get_release(request: Request, response: Response, access: Reader, release_id: ReleaseId) -> ReleaseAnswer:
+def get_release(response: Response, access: Reader, release_id: ReleaseId) -> ReleaseAnswer:
     """Get one release: its contents, verified properties, and overlap with earlier releases."""
-    with service_of(request).database.read() as connection:
-        row = four_eyes.find(connection, access, release_id)
+    row = four_eyes.find(access, release_id)
     set_etag(response, f"{row.version}-{access.user.id}")
-    return _answer(service_of(request), access, release_id)
+    return _answer(access, release_id)
 
 
 @router.get("/{release_id}/documents/{name}", response_class=FileResponse)
-def get_document(request: Request, access: Reader, release_id: ReleaseId, name: Document) -> FileResponse:
+def get_document(access: Reader, release_id: ReleaseId, name: Document) -> FileResponse:
     """Get a document of the bundle (report, dictionary or manifest), to review before deciding."""
-    service = service_of(request)
-    with service.database.read() as connection:
-        row = four_eyes.find(connection, access, release_id)
-    path = four_eyes.bundle_folder(service, row) / name
+    row = four_eyes.find(access, release_id)
+    path = four_eyes.bundle_folder(access, row) / name
     if not path.is_file():
         raise NotFound("there is no such document")
     kind = _TYPES[name.rpartition(".")[2]]
@@ -220,21 +248,18 @@ def get_document(request: Request, access: Reader, release_id: ReleaseId, name: 
 
 
 @router.post("/{release_id}/approval")
-def approve_release(request: Request, access: Officer, release_id: ReleaseId, body: Approval) -> ReleaseAnswer:
+def approve_release(access: Officer, release_id: ReleaseId, body: Approval) -> ReleaseAnswer:
     """Approve exactly this bundle. The requester cannot approve it."""
-    service = service_of(request)
-    four_eyes.approve(
-        service, access, release_id, manifest_hash=body.manifest_hash, override_reason=body.override_reason
-    )
-    return _answer(service, access, release_id)
+    reasons = four_eyes.Reasons(again=body.override_reason, attack=body.attack_override)
+    four_eyes.approve(access, release_id, manifest_hash=body.manifest_hash, reasons=reasons)
+    return _answer(access, release_id)
 
 
 @router.post("/{release_id}/rejection")
-def reject_release(request: Request, access: Officer, release_id: ReleaseId, body: Rejection) -> ReleaseAnswer:
+def reject_release(access: Officer, release_id: ReleaseId, body: Rejection) -> ReleaseAnswer:
     """Reject a release."""
-    service = service_of(request)
-    four_eyes.reject(service, access, release_id, reason=body.reason)
-    return _answer(service, access, release_id)
+    four_eyes.reject(access, release_id, reason=body.reason)
+    return _answer(access, release_id)
 
 
 @router.get(
@@ -242,22 +267,22 @@ def reject_release(request: Request, access: Officer, release_id: ReleaseId, bod
     response_class=StreamingResponse,
     responses={200: {"content": {"application/zip": {}}, "description": "The bundle"}},
 )
-def download_bundle(request: Request, access: Reader, release_id: ReleaseId) -> StreamingResponse:
+def download_bundle(access: Reader, release_id: ReleaseId) -> StreamingResponse:
     """Download the approved bundle, for the requester and for officers."""
-    service = service_of(request)
-    with service.database.read() as connection:
-        row = four_eyes.find(connection, access, release_id)
+    row = four_eyes.find(access, release_id)
     if row.state != "approved":
         raise Conflict("the release has not been approved", code="not-approved", state=row.state)
     if not four_eyes.may_download(access.user, row):
         raise Forbidden("the bundle is for who asked for it and for officers", code="role")
-    folder = four_eyes.bundle_folder(service, row)
+    folder = four_eyes.bundle_folder(access, row)
     sums = four_eyes.check_bundle(folder, row.manifest_hash)
-    with service.database.write() as connection:
-        auditlog.record(connection, access.user.name, "release.download", access.id, release_id)
+    with access.service.database.write() as connection:
+        access.record(connection, "release.download", release_id)
     name = f"release-{row.manifest_hash[:16]}"
     headers = {"Content-Disposition": f'attachment; filename="{name}.zip"'}
-    return StreamingResponse(stream_zip(folder, sums, root=name), media_type="application/zip", headers=headers)
+    return StreamingResponse(
+        four_eyes.stream_zip(folder, sums, root=name), media_type="application/zip", headers=headers
+    )
 
 
 def _select_releases() -> Any:
@@ -269,42 +294,48 @@ def _select_releases() -> Any:
     )
 
 
-def _answer(service: Service, access: ProjectAccess, release_id: str) -> ReleaseAnswer:
-    with service.database.read() as connection:
+def find_release(access: ProjectAccess, release_id: str) -> Row[Any]:
+    """Return a release of this project with the names of who asked for it and who decided."""
+    row = four_eyes.find(access, release_id)
+    with access.service.database.read() as connection:
+        return connection.execute(_select_releases().where(tables.releases.c.id == row.id)).one()
+
+
+def _answer(access: ProjectAccess, release_id: str) -> ReleaseAnswer:
+    with access.service.database.read() as connection:
         row = connection.execute(_select_releases().where(tables.releases.c.id == release_id)).one()
         mine = ledger.memberships(connection, access.user.id)
-    return _release_answer(service, access, row, mine)
+    return _release_answer(access, row, mine)
 
 
-def _release_answer(service: Service, access: ProjectAccess, row: Row[Any], mine: frozenset[str]) -> ReleaseAnswer:
+def _tell_reason(access: ProjectAccess, row: Row[Any]) -> str:
+    if row.state == "failed" and not access.may_work:
+        return "the bundle could not be prepared; the reason is shown to who may work on the file"
+    # The reason of an approval would reveal that there was an alarm.
+    return str(row.reason) if access.user.role == Role.OFFICER or row.state != "approved" else ""
+
+
+def _release_answer(access: ProjectAccess, row: Row[Any], mine: frozenset[str]) -> ReleaseAnswer:
     checks, decides = row.checks or {}, access.user.role == Role.OFFICER
-    return ReleaseAnswer(
-        id=row.id,
-        project_id=row.project_id,
+    return ReleaseAnswer.of(
+        row,
         masking=row.masking_id,
-        job_id=row.job_id,
-        state=row.state,
-        terms=row.terms,
-        manifest_hash=row.manifest_hash,
         records=checks.get("records", 0),
-        files=[BundleFile(**each) for each in checks.get("files", ())],
-        checks=[Check(**each) for each in checks.get("verified", ())],
+        files=checks.get("files", []),
+        checks=checks.get("verified", []),
         remarks=checks.get("remarks", []),
+        # Success figures may tell the rate, and so may the reason for which a bundle was refused.
+        attacks=checks.get("attacks", []) if access.may_work else [],
+        terms={name: value for name, value in row.terms.items() if access.may_work or name != "override"},
+        policy=checks.get("policy", ""),
+        needs_attack_override=decides and four_eyes.needs_attack_override(row),
+        attack_override=four_eyes.told_override(row) if access.may_work else "",
         ledger=ledger.sentence(access.user, mine, row),
         needs_reason=decides and bool(ledger.list_alarms(row)),
-        differencing=[_differencing_answer(each) for each in ledger.visible_findings(access.user, mine, row)],
+        differencing=[DifferencingAnswer.of(each) for each in ledger.visible_findings(access.user, mine, row)],
         requested_by=row.asked_by,
-        requested_at=to_datetime(row.requested_at),
         decided_by=row.decided_by_name or "",
-        decided_at=to_datetime(row.decided_at),
-        # The reason of an approval would reveal that there was an alarm.
-        reason=row.reason if decides or row.state != "approved" else "",
-        may_approve=four_eyes.may_approve(service, access.user, row),
+        reason=_tell_reason(access, row),
+        may_approve=four_eyes.may_approve(access, row),
         may_download=four_eyes.may_download(access.user, row),
-    )
-
-
-def _differencing_answer(each: dict[str, Any]) -> DifferencingAnswer:
-    return DifferencingAnswer(
-        release_id=each["release_id"], alarm=each["alarm"], sentence=each["sentence"], differ=each["differ"]
     )

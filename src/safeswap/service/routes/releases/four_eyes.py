@@ -12,20 +12,23 @@ knows half of the records or more is released again only if an officer gives a r
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import hashlib
+import io
+import zipfile
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Row, select, update
 from sqlalchemy.exc import IntegrityError
 
-from safeswap.files.manifest import MANIFEST, check_files, read_manifest, sum_file
+from safeswap.files.manifest import MANIFEST, check_files, damaged_error, read_manifest, sum_file
 from safeswap.service.http.problems import Conflict, Forbidden, NotFound
-from safeswap.service.keeping import auditlog, ledger
+from safeswap.service.keeping import ledger
 from safeswap.service.keeping.database import now
 from safeswap.service.keeping.tables import releases
-from safeswap.service.people.callers import Caller
-from safeswap.service.people.roles import ProjectAccess, Role
+from safeswap.service.people.roles import Caller, ProjectAccess, Role
 from safeswap.service.routes.releases.task import BUNDLE, ENTRY
 from safeswap.service.state import Service
 
@@ -33,62 +36,101 @@ _ATTEMPTS = 5
 
 
 def log_consent(terms: Mapping[str, Any]) -> dict[str, Any]:
-    """Return for the log that the rate is published: requested by one, consented to by the officer who approves."""
-    return {"publish_rate": True} if terms.get("publish_rate") else {}
+    """Return for the log what is requested by one and consented to by the officer who approves.
+
+    That is publishing the rate or the errors that masking adds, and releasing although an attack exceeds the policy.
+    """
+    return {name: True for name in ("publish_rate", "publish_errors", "override") if terms.get(name)}
 
 
-def find(connection: Connection, access: ProjectAccess, release_id: str) -> Row[Any]:
+@dataclass(frozen=True, kw_only=True)
+class Reasons:
+    """Why an officer approves all the same: records released before, an attack above the policy."""
+
+    again: str = ""
+    attack: str = ""
+
+
+def needs_attack_override(row: Row[Any]) -> bool:
+    """Return whether an attack on a release exceeds the policy, and no officer has yet stated a reason to release it.
+
+    An officer who asks for a release states it in the request; for anyone else the approving officer does.
+    """
+    checks = row.checks or {}
+    above = any(each.get("is_above") for each in checks.get("attacks", ()))
+    return above and not checks.get("asked_by_officer") and not checks.get("attack_override")
+
+
+def told_override(row: Row[Any]) -> str:
+    """Return the officer's reason to release although an attack exceeds the policy; empty if there is none."""
+    checks = row.checks or {}
+    if not any(each.get("is_above") for each in checks.get("attacks", ())):
+        return ""
+    asked = row.terms.get("override", "") if checks.get("asked_by_officer") else ""
+    return str(checks.get("attack_override") or asked)
+
+
+def find(access: ProjectAccess, release_id: str) -> Row[Any]:
     """Return a release of this project."""
     statement = select(releases).where(releases.c.id == release_id, releases.c.project_id == access.id)
-    row = connection.execute(statement).one_or_none()
+    with access.service.database.read() as connection:
+        row = connection.execute(statement).one_or_none()
     if row is None:
         raise NotFound("there is no such release", hint="see GET /projects/{project_id}/releases")
     return row
 
 
-def approve(
-    service: Service, access: ProjectAccess, release_id: str, *, manifest_hash: str, override_reason: str = ""
-) -> None:
+def approve(access: ProjectAccess, release_id: str, *, manifest_hash: str, reasons: Reasons) -> None:
     """Approve exactly this bundle, and enter it in the ledger and the audit log in the same transaction."""
-    with service.database.read() as connection:
-        row = find(connection, access, release_id)
+    row = find(access, release_id)
     _refuse_undecidable(row)
-    _refuse_own(service, access.user, row)
+    _refuse_own(access, row)
     if manifest_hash != row.manifest_hash:
         raise Conflict(
             "this is not the manifest that was prepared", code="other-manifest", hint="look at the release again"
         )
-    check_bundle(bundle_folder(service, row), manifest_hash)
-    content = _read_entry(service, row)
+    if row.checks["data_version"] != access.row.data_version:
+        raise Conflict(
+            "the data have been replaced since this release was requested",
+            code="old-data",
+            hint="mask the present data and request the release again, or reject it",
+        )
+    check_bundle(bundle_folder(access, row), manifest_hash)
+    content = _read_entry(access, row)
     for _ in range(_ATTEMPTS):
         try:
-            _approve_now(service, access, row, content, override_reason)
+            _approve_now(access, row, content, reasons)
         except IntegrityError:  # a concurrent release took the number: compare with it and retry
             continue
         return
     raise Conflict("other releases are being approved at this moment", code="ledger-busy", hint="try again")
 
 
-def _approve_now(service: Service, access: ProjectAccess, row: Row[Any], content: bytes, override_reason: str) -> None:
-    with service.database.read() as connection:
-        last = _refuse_released_since(service, connection, row, content)
+def _approve_now(access: ProjectAccess, row: Row[Any], content: bytes, reasons: Reasons) -> None:
+    with access.service.database.read() as connection:
+        last = _refuse_released_since(access.service, connection, row, content)
         mine = ledger.memberships(connection, access.user.id)
-    _refuse_second(access.user, mine, row, override_reason)
-    reason = override_reason if ledger.list_alarms(row) else ""
-    with service.database.write() as connection:
-        alone = service.settings.single_user
-        _decide(connection, access.user, row, state="approved", reason=override_reason, single_user=alone)
+    _refuse_second(access.user, mine, row, reasons.again)
+    _refuse_above_policy(row, reasons.attack)
+    reason = reasons.again if ledger.list_alarms(row) else ""
+    with access.service.database.write() as connection:
+        alone = access.service.settings.single_user
+        _decide(connection, access.user, row, state="approved", reason=reasons.again, single_user=alone)
         ledger.insert_entry(connection, last + 1, row, by=access.user.id, content=content, reason=reason)
-        detail: dict[str, Any] = {"manifest_hash": row.manifest_hash, "override_reason": override_reason}
+        detail: dict[str, Any] = {"manifest_hash": row.manifest_hash, "override_reason": reasons.again}
         detail |= log_consent(row.terms)
+        if needs_attack_override(row):
+            detail["attack_override"] = reasons.attack
+            told = {**row.checks, "attack_override": reasons.attack}
+            connection.execute(update(releases).where(releases.c.id == row.id).values(checks=told))
         if alone:
             detail["single_user"] = True
-        auditlog.record(connection, access.user.name, "release.approve", access.id, row.id, detail)
+        access.record(connection, "release.approve", row.id, detail)
 
 
-def _read_entry(service: Service, row: Row[Any]) -> bytes:
+def _read_entry(access: ProjectAccess, row: Row[Any]) -> bytes:
     """Read the sealed ledger entry that was prepared with the bundle."""
-    path = bundle_folder(service, row).parent / ENTRY
+    path = bundle_folder(access, row).parent / ENTRY
     if not path.is_file():
         raise Conflict(
             "this bundle was prepared before the ledger of content", code="not-prepared", hint="request it again"
@@ -113,6 +155,15 @@ def _refuse_released_since(service: Service, connection: Connection, row: Row[An
     return last
 
 
+def _refuse_above_policy(row: Row[Any], reason: str) -> None:
+    if needs_attack_override(row) and not reason.strip():
+        raise Conflict(
+            "an attack on this release exceeds the agency's policy",
+            code="attack-above-policy",
+            hint="reject it, or approve it with attack_override, the reason",
+        )
+
+
 def _refuse_second(caller: Caller, mine: Collection[str], row: Row[Any], override_reason: str) -> None:
     if not ledger.list_alarms(row) or override_reason.strip():
         return
@@ -125,13 +176,13 @@ def _refuse_second(caller: Caller, mine: Collection[str], row: Row[Any], overrid
     )
 
 
-def reject(service: Service, access: ProjectAccess, release_id: str, *, reason: str) -> None:
+def reject(access: ProjectAccess, release_id: str, *, reason: str) -> None:
     """Reject a release."""
-    with service.database.write() as connection:
-        row = find(connection, access, release_id)
-        _refuse_undecidable(row)
+    row = find(access, release_id)
+    _refuse_undecidable(row)
+    with access.service.database.write() as connection:
         _decide(connection, access.user, row, state="rejected", reason=reason)
-        auditlog.record(connection, access.user.name, "release.reject", access.id, release_id, {"reason": reason})
+        access.record(connection, "release.reject", release_id, {"reason": reason})
 
 
 def _refuse_undecidable(row: Row[Any]) -> None:
@@ -145,8 +196,8 @@ def _refuse_undecidable(row: Row[Any]) -> None:
         raise Conflict(reasons[row.state], code="not-requested", state=row.state)
 
 
-def _refuse_own(service: Service, caller: Caller, row: Row[Any]) -> None:
-    if row.requested_by == caller.id and not service.settings.single_user:
+def _refuse_own(access: ProjectAccess, row: Row[Any]) -> None:
+    if row.requested_by == access.user.id and not access.service.settings.single_user:
         raise Forbidden(
             "who asked for a release cannot approve it", code="four-eyes", hint="another officer has to look at it"
         )
@@ -167,12 +218,12 @@ def _decide(
         raise Conflict("somebody else has decided at the same moment", code="not-requested")
 
 
-def bundle_folder(service: Service, row: Row[Any]) -> Path:
+def bundle_folder(access: ProjectAccess, row: Row[Any]) -> Path:
     """Return the folder of a release's bundle."""
     folder = (row.checks or {}).get("folder", "")
     if not folder:
         raise Conflict("the bundle is not there", code="not-prepared", state=row.state)
-    return service.store.release(row.project_id, row.id) / str(folder) / BUNDLE
+    return access.service.store.release(row.project_id, row.id) / str(folder) / BUNDLE
 
 
 def check_bundle(folder: Path, manifest_hash: str) -> dict[str, str]:
@@ -184,12 +235,65 @@ def check_bundle(folder: Path, manifest_hash: str) -> dict[str, str]:
     return {MANIFEST: manifest_hash, **{name: digest for name, (_, digest) in manifest.files.items()}}
 
 
-def may_approve(service: Service, caller: Caller, row: Row[Any]) -> bool:
+def may_approve(access: ProjectAccess, row: Row[Any]) -> bool:
     """Return True if the caller may approve the release now."""
-    other = row.requested_by != caller.id or service.settings.single_user
-    return caller.role == Role.OFFICER and row.state == "requested" and other
+    other = row.requested_by != access.user.id or access.service.settings.single_user
+    return access.user.role == Role.OFFICER and row.state == "requested" and other
 
 
 def may_download(caller: Caller, row: Row[Any]) -> bool:
     """Return True if the caller may download the bundle now: requester and officers, once it is approved."""
     return row.state == "approved" and (caller.role == Role.OFFICER or row.requested_by == caller.id)
+
+
+_PIECE = 1 << 20
+_NO_TIME = (1980, 1, 1, 0, 0, 0)  # same files, same bytes
+
+
+class _Buffer(io.RawIOBase):
+    """A buffer between the zip writer and the response."""
+
+    def __init__(self) -> None:
+        self._bytes = bytearray()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, piece: bytes) -> int:  # type: ignore[override]
+        self._bytes += piece
+        return len(piece)
+
+    def take(self) -> bytes:
+        taken = bytes(self._bytes)
+        self._bytes.clear()
+        return taken
+
+
+def stream_zip(folder: Path, sums: Mapping[str, str], *, root: str = "") -> Iterator[bytes]:
+    """Yield a zip file, chunk by chunk, with the files of ``folder`` named in ``sums`` (SHA-256), below ``root``.
+
+    Each file is hashed while it is sent. On a mismatch the stream is cut off, so the client gets no valid zip file.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as name:
+    ...     _ = (Path(name) / "a.txt").write_text("one")
+    ...     sums = {"a.txt": hashlib.sha256(b"one").hexdigest()}
+    ...     made = b"".join(stream_zip(Path(name), sums, root="all"))
+    >>> zipfile.ZipFile(io.BytesIO(made)).namelist()
+    ['all/a.txt']
+    """
+    buffer = _Buffer()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, wanted in sorted(sums.items()):
+            entry = zipfile.ZipInfo("/".join(part for part in (root, name) if part), _NO_TIME)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = 0o644 << 16
+            digest = hashlib.sha256()
+            with archive.open(entry, "w", force_zip64=True) as target, (folder / name).open("rb") as source:
+                while piece := source.read(_PIECE):
+                    digest.update(piece)
+                    target.write(piece)
+                    yield buffer.take()
+            if digest.hexdigest() != wanted:
+                raise damaged_error("it is not what was released", file=name)
+    yield buffer.take()

@@ -13,16 +13,24 @@ from safeswap.errors import SpecError
 from safeswap.files.manifest import read_manifest
 from safeswap.model.ledger import Entry, Likeness
 from safeswap.model.masked import Masked
-from safeswap.releases.ledger import compare_releases
+from safeswap.model.microdata import Microdata
+from safeswap.model.schema import Kind
+from safeswap.projects.project import Project
+from safeswap.releases.ledger import compare_releases, replay_known
+from safeswap.reports.public import PublicPage
 from safeswap.service.keeping import auditlog, ledger
 from safeswap.service.keeping.erase import erase, sync_folder
 from safeswap.service.keeping.register import export_known
 from safeswap.service.keeping.store import Store
 from safeswap.service.keeping.tables import releases
+from safeswap.service.routes.attacks import load_control
 from safeswap.service.work.jobs import Claim, JobRow
 from safeswap.service.work.tasks import Context, Task, masked_data
+from safeswap.workflow.project import refuse_unmet
 
 BUNDLE, AUDIT, ENTRY = "bundle", "audit", "ledger.sealed"
+PUBLIC = "public.json"
+"""What the public report tells, for the reports of the release: beside the bundle, not in it."""
 
 _LATER = "An officer decides, and is shown what the ledger says."
 
@@ -33,6 +41,8 @@ def run(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
         raise SpecError("the data have been replaced since this masking was made", code="old-data")
     context.progress(0.05, "masking")
     masked = masked_data(context, payload)
+    if payload.get("required"):
+        refuse_unmet(masked, Project.of(payload["required"]))
     context.progress(0.4, "verifying and writing the bundle")
     folder = _new_folder(context.store.release(context.project_id, payload["release_id"]), context.job.fence)
     new = ledger.NewEntry(ledger.secret_of(context.vault), registers=context.registers)
@@ -46,9 +56,14 @@ def run(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
         second_release=_LATER,
         ledger=new,
         before=context.data(),
+        scenario=payload.get("scenario"),
+        policy=payload.get("policy"),
+        control=load_control(context, payload),
+        earlier=load_earlier(context, payload, masked),
         **payload["terms"],
     )
     (entry,) = new.entered
+    (folder / PUBLIC).write_text(_public_page(masked, payload).model_dump_json(), encoding="utf-8")
     context.progress(0.8, "comparing with what was released before")
     compared, alike = _find_alike(context, payload, entry, masked)
     context.progress(0.9, "sealing the confidential record")
@@ -63,18 +78,36 @@ def run(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
         "checks": {
             "folder": folder.name,
             "data_version": payload["data_version"],
+            "asked_by_officer": payload.get("asked_by_officer", False),
             "compared": compared,
             "records": published.records,
             "verified": [{"sentence": each.sentence, "ok": each.ok} for each in published.findings],
             "remarks": [
                 *_remark_on_tolerance(context, payload),
                 *_remark_on_recipe(payload),
+                *_remark_on_columns(masked, payload),
                 *(remark.message for remark in published.remarks),
             ],
+            "policy": (payload.get("policy") or {}).get("name", ""),
+            "attacks": [_as_row(each.as_dict()) for each in published.attacks],
             "files": [{"name": name, "size": size, "sha256": sha} for name, (size, sha) in sorted(sums.items())],
         },
         "differencing": alike,
     }
+
+
+def _public_page(masked: Masked, payload: dict[str, Any]) -> PublicPage:
+    from safeswap.releases.publish import preview
+    from safeswap.workflow.releasing import make_terms
+
+    terms = make_terms(masked, recipe=payload.get("recipe"), tolerance=payload["tolerance"], **payload["terms"])
+    return preview(masked, account=masked.account, terms=terms)
+
+
+def _as_row(attack: dict[str, Any]) -> dict[str, Any]:
+    """Return what the page of a release shows of an attack."""
+    shown = ("attack", "success", "baseline", "advantage", "interval", "against", "allowed", "is_above", "note")
+    return {name: attack[name] for name in shown}
 
 
 def _remark_on_tolerance(context: Context, payload: dict[str, Any]) -> list[str]:
@@ -96,6 +129,31 @@ def _remark_on_recipe(payload: dict[str, Any]) -> list[str]:
     return [intro + "; ".join(steps) + "."]
 
 
+def _remark_on_columns(masked: Masked, payload: dict[str, Any]) -> list[str]:
+    """Remark on released columns whose kind nobody confirmed, and on those that the scenario takes for unknown."""
+    dropped = {*payload["terms"].get("drop", ()), *getattr(masked.spec, "dropped", ())}
+    released = [each for each in masked.data.schema.attributes if each.name not in dropped]
+    remarks = []
+    if guessed := [each.name for each in released if each.inferred]:
+        remarks.append(f"Nobody has confirmed the kinds, guessed from the values, of: {_list_names(guessed)}.")
+    scenario = payload.get("scenario")
+    if scenario:
+        stated = {*scenario.get("keys", ()), *scenario.get("sensitive", ())}
+        outside = [each.name for each in released if each.kind in _KEY_KINDS and each.name not in stated]
+        if outside:
+            remarks.append(f"The scenario {scenario['name']!r} assumes that nobody knows: {_list_names(outside)}.")
+    return remarks
+
+
+_KEY_KINDS = (Kind.NOMINAL, Kind.ORDINAL, Kind.GEOGRAPHY, Kind.DATE)
+_MOST_NAMES = 20
+
+
+def _list_names(names: list[str]) -> str:
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more:,} more" if more > 0 else "")
+
+
 def _new_folder(parent: Path, fence: int) -> Path:
     """Create the folder of this attempt and erase those of earlier ones.
 
@@ -112,6 +170,20 @@ def _new_folder(parent: Path, fence: int) -> Path:
 def record_context(release_id: str) -> str:
     """Return the context for sealing a release's audit record."""
     return f"release {release_id}"
+
+
+def load_earlier(context: Context, payload: dict[str, Any], masked: Masked) -> tuple[Microdata, ...]:
+    """Return the earlier releases of this project, as far as their records tell them row by row.
+
+    Those of other projects are compared for the officers of both only: their figures are not for this project.
+    """
+    known = {each["id"]: each for each in payload.get("comparable", ()) if each["project_id"] == context.project_id}
+    entries = []
+    for earlier in ledger.read_entries(context.scratch, context.vault) if known else ():
+        if earlier.entry is not None and earlier.release_id in known:
+            record = _open_record(context, known[earlier.release_id])
+            entries.append(replace(earlier.entry, record="" if record is None else str(record)))
+    return replay_known(masked.original, entries, secret=ledger.secret_of(context.vault))
 
 
 def _find_alike(
@@ -137,14 +209,22 @@ def _describe(
     """Return sentence and figures for an officer of both projects; without one, nothing is computed."""
     if known is None or earlier is None or not alike.alarm:
         return {"sentence": alike.sentence, "differ": None}
-    sealed = _find_record(context, known)
-    record = context.scratch / "earlier" / known["id"]
-    if sealed is not None:
-        record.parent.mkdir(mode=0o700, exist_ok=True)
-        context.vault.open_folder(sealed, record, record_context(known["id"]))
-    secret = ledger.secret_of(context.vault)
-    compared = compare_releases(masked, alike, replace(earlier, record=str(record) if sealed else ""), secret=secret)
+    record, secret = _open_record(context, known), ledger.secret_of(context.vault)
+    compared = compare_releases(masked, alike, replace(earlier, record=str(record or "")), secret=secret)
     return {"sentence": compared.sentence, "differ": compared.differ}
+
+
+def _open_record(context: Context, known: dict[str, str]) -> Path | None:
+    """Unseal the record of an earlier release into the scratch folder; None if it no longer exists."""
+    record = context.scratch / "earlier" / known["id"]
+    if record.is_dir():
+        return record
+    sealed = _find_record(context, known)
+    if sealed is None:
+        return None
+    record.parent.mkdir(mode=0o700, exist_ok=True)
+    context.vault.open_folder(sealed, record, record_context(known["id"]))
+    return record
 
 
 def _find_record(context: Context, known: dict[str, str]) -> Path | None:

@@ -5,6 +5,12 @@ import { byId, el, fill, name } from "./dom.js";
 const BASE = "/api/v1";
 let csrf = "";
 
+// The name of a parameter as forms write it: "steps.0.breaks" is "Steps 1, breaks".
+function titled(parameter) {
+  const text = parameter.replace(/\.(\d+)/g, (_, place) => ` ${Number(place) + 1}`).replaceAll(".", ", ").replaceAll("_", " ");
+  return text[0].toUpperCase() + text.slice(1);
+}
+
 export class Refused extends Error {
   constructor(problem, status) {
     super(problem.detail || "Unexpected response from the service.");
@@ -12,10 +18,28 @@ export class Refused extends Error {
     this.code = problem.code || "";
     this.hint = problem.hint || "";
     this.fields = problem.fields || {};
+    // Of a form, its own words: "Rate must be above 0."
+    const wrong = this.fields.problems?.filter((each) => each.parameter);
+    if (wrong?.length) {
+      this.message = wrong.map(({ parameter, problem: text }) => `${titled(parameter)}${/^(must|is|are) /.test(text) ? " " : ": "}${text}`).join("; ") + ".";
+      this.hint = "";
+    }
   }
 }
 
-export async function call(method, path, { body, etag, stream, once = false } = {}) {
+// Whatever takes more than 0.3 s shows that it runs.
+const SOON = 300;
+let pending = 0, timer = 0;
+async function shown(work) {
+  if (++pending === 1) timer = setTimeout(() => { document.documentElement.dataset.busy = ""; }, SOON);
+  try { return await work(); } finally {
+    if (--pending === 0) { clearTimeout(timer); delete document.documentElement.dataset.busy; }
+  }
+}
+
+export const call = (method, path, options = {}) => shown(() => send(method, path, options));
+
+async function send(method, path, { body, etag, stream, once = false }) {
   const headers = { Accept: "application/json" };
   if (method !== "GET") headers["X-CSRF-Token"] = csrf;
   if (etag) headers["If-Match"] = etag;
@@ -100,7 +124,10 @@ export function showProblem(error) {
   box.scrollIntoView({ block: "nearest" });
 }
 
-// Wrap a function so that its errors are shown.
+// Wrap a function so that its errors are shown. A button shows that it runs, and does not run twice at once.
 export const guarded = (act) => async (...given) => {
-  try { showProblem(null); return await act(...given); } catch (error) { showProblem(error); return undefined; }
+  const button = given[0] instanceof Event && given[0].currentTarget instanceof HTMLButtonElement ? given[0].currentTarget : null;
+  if (button?.getAttribute("aria-busy")) return undefined;
+  button?.setAttribute("aria-busy", "true");
+  try { showProblem(null); return await act(...given); } catch (error) { showProblem(error); return undefined; } finally { button?.removeAttribute("aria-busy"); }
 };

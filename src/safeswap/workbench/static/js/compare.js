@@ -1,6 +1,6 @@
 // Two candidates side by side: their specifications, their scores, and the two-way tables that each distorts.
 
-import { get } from "./api.js";
+import { get, guarded } from "./api.js";
 import { byId, el, figure, fill, name } from "./dom.js";
 import { specText } from "./masking.js";
 import { at } from "./page.js";
@@ -15,21 +15,38 @@ export async function compare(studyId, point, titles) {
   show(titles);
 }
 
+// Two lists to choose any two candidates from, each at its first draw.
+export function compareAny(studyId, { specs, rates, constraints, all_specifications: number }, titles) {
+  const text = (i) => [specs.label[i], specs.rate[i] < 0 ? null : `rate ${rates[specs.rate[i]]}`, constraints[specs.constraint[i]], specs.label[i] === specs.swap[i] ? null : specs.swap[i]].filter(Boolean).join(" · ");
+  const pick = async () => {
+    const chosen = pickers.map((picker) => picker.value);
+    if (chosen.includes("")) return;
+    const found = await Promise.all(chosen.map((candidate) => get(at(`/studies/${studyId}/candidates/${candidate}`))));
+    sides.splice(0, 2, ...found);
+    show(titles);
+  };
+  const picker = (letter) => el("select", { "aria-label": `Candidate ${letter}`, on: { change: guarded(pick) } }, el("option", { value: "" }, "choose…"),
+    specs.number.map((each, i) => (specs.made[i] ? el("option", { value: each % number }, text(i)) : null)));
+  const pickers = ["A", "B"].map(picker);
+  fill(byId("compare-pickers"), ["A ", pickers[0], " B ", pickers[1]]);
+}
+
 function show(titles, measure) {
   const [a, b] = sides;
-  byId("compared").hidden = false;
+  byId("compared").open = true;
   if (!b) {
     fill(byId("sides"), el("p", {}, "A is ", name(describe(a)), ". To compare, open another candidate and choose “Compare”."));
     return;
   }
   const measures = Object.keys(a.tables[0]?.values ?? {}), used = measure ?? measures[0];
   fill(byId("sides"),
+    el("p", { class: "note" }, "Figures of single draws: the replicate that each title names. The map shows the means of all draws."),
     el("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Table" }, el("table", { "aria-label": "Scores of both candidates" }, head(["", `A: ${describe(a)}`, `B: ${describe(b)}`, "B − A"]), el("tbody", {},
       ...Object.keys(a.scores).map((key) => row(titles.get(key) ?? key, a.scores[key], b.scores[key])),
       el("tr", {}, el("th", { scope: "row" }, "on the frontier"), el("td", { class: "n" }, a.on_frontier ? "yes" : "no"), el("td", { class: "n" }, b.on_frontier ? "yes" : "no"), el("td", {})),
       el("tr", {}, el("th", { scope: "row" }, "specification"), ...[a, b].map((side) => el("td", { class: "words" }, name(specText(side.spec)))), el("td", {}))))),
     measures.length ? tables(a, b, measures, used, titles) : null,
-    el("p", { class: "actions" }, el("button", { type: "button", on: { click: () => { sides.fill(null); byId("compared").hidden = true; } } }, "Done comparing")));
+    el("p", { class: "actions" }, el("button", { type: "button", on: { click: () => { sides.fill(null); fill(byId("sides")); byId("compared").open = false; } } }, "Done comparing")));
 }
 
 function tables(a, b, measures, used, titles) {

@@ -1,17 +1,18 @@
 // Step 1: upload a file, and describe its attributes.
 
-import { call, get, guarded, Refused, showProblem, upload } from "./api.js";
+import { all, call, get, guarded, Refused, showProblem, upload } from "./api.js";
 import { bars } from "./bars.js";
 import { byId, count, el, fill, name, say, several } from "./dom.js";
+import { histogram } from "./histogram.js";
 import { follow, underWay } from "./jobs.js";
 import { keeping } from "./keeping.js";
 import { levelsDialog } from "./levels.js";
-import { at, begin, projectId, python } from "./page.js";
+import { at, begin, current, projectId, python } from "./page.js";
 import { people } from "./people.js";
 
 const KINDS = {
   nominal: ["nominal", "Categories without an order"], ordinal: ["ordinal", "Categories with an order"],
-  geography: ["geography", "A geographic level"], numeric: ["numeric", "A number"], weight: ["weight", "A sampling weight"],
+  geography: ["geography", "A geographic level"], numeric: ["numeric", "A number"], date: ["date", "A day, without a time"], weight: ["weight", "A sampling weight"],
   household: ["household", "Identifies the household of a record"], identifier: ["identifier", "Identifies a record; never released"],
 };
 const CATEGORICAL = new Set(["nominal", "ordinal", "geography"]);
@@ -55,13 +56,20 @@ async function show(project) {
 // Hidden if it is below the tolerance, or would reveal a count that is.
 const lacking = ({ missing, missing_codes: codes }) => (missing === null || codes === null ? "hidden" : count(missing + codes));
 
+// A number too large to be read, as a power of ten.
+function power(value) {
+  const [front, exponent] = value.toExponential(1).split("e+");
+  return `${front} × 10${[...exponent].map((digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[digit]).join("")}`;
+}
+
 function cellsLine({ cells, tolerance }) {
   if (!cells.attributes.length) return "There are no categorical attributes, hence no cells.";
   const small = Object.values(cells.small).reduce((sum, number) => sum + number, 0);
-  return `${several(cells.attributes.length, "categorical attribute forms", "categorical attributes form")} ${several(cells.possible, "cell")}; ${several(cells.occupied, "is", "are")} occupied, `
+  return `${several(cells.attributes.length, "categorical attribute forms", "categorical attributes form")} ${cells.possible < 1e9 ? several(cells.possible, "cell") : `about ${power(cells.possible)} cells`}; ${several(cells.occupied, "is", "are")} occupied, `
     + `about ${count(small)} of them by fewer than ${several(tolerance, "record")}.`;
 }
 
+const hasHouseholds = () => state.description.attributes.some((attribute) => attribute.kind === "household");
 const guessed = () => state.description.attributes.filter((attribute) => attribute.inferred);
 
 function row(attribute) {
@@ -76,12 +84,28 @@ function row(attribute) {
   const levels = el("button", { type: "button", class: "small", "aria-label": `Levels of ${attribute.name}`, title: "Labels and order of the levels",
     on: { click: () => levelsDialog(attribute, kinds.value, state.changes.get(attribute.name), (stated) => change(attribute, stated)) } }, "Levels…");
   levels.hidden = !CATEGORICAL.has(attribute.kind) || !state.mayWork || !attribute.levels?.length;
-  const frequencies = attribute.levels === null ? el("span", { class: "note" }, "no frequencies: values too identifying to show")
+  const shared = el("label", { class: "note", title: "All members of a household have the same value: it is changed for all of them or for none" },
+    el("input", { type: "checkbox", "aria-label": `${attribute.name} is the household's`, checked: attribute.household, disabled: !state.mayWork,
+      on: { change: (event) => change(attribute, { household: event.target.checked }) } }), " household's");
+  shared.hidden = !hasHouseholds() || ["household", "identifier"].includes(attribute.kind);
+  const frequencies = attribute.kind === "numeric" ? bandsOf(attribute) : attribute.levels === null ? el("span", { class: "note" }, "no frequencies: values too identifying to show")
     : bars(attribute.levels, attribute.levels_below_tolerance.number, state.description.tolerance);
   return el("tr", {}, el("td", {}, name(attribute.name)),
-    el("td", {}, kinds, " ", attribute.inferred ? el("span", { class: "note", title: "Guessed from the values; choose a kind to confirm" }, "guessed") : null, " ", levels),
+    el("td", {}, kinds, " ", attribute.inferred ? el("span", { class: "note", title: "Guessed from the values; choose a kind to confirm" }, "guessed") : null, " ", levels, " ", shared),
     el("td", {}, label), el("td", { class: "n" }, count(attribute.distinct)), el("td", { class: "n" }, lacking(attribute)),
     el("td", {}, frequencies));
+}
+
+// Fetched when the row comes into view: a file may have hundreds of numbers.
+function bandsOf(attribute) {
+  const box = el("div", { class: "histogram-box" }, el("span", { class: "note" }, "…"));
+  const watcher = new IntersectionObserver(async ([entry]) => {
+    if (!entry.isIntersecting) return;
+    watcher.disconnect();
+    try { fill(box, histogram(await get(at(`/bands?attribute=${encodeURIComponent(attribute.name)}`)))); } catch (error) { fill(box, el("span", { class: "note" }, name(error instanceof Refused ? error.message : "It cannot be shown."))); }
+  });
+  watcher.observe(box);
+  return box;
 }
 
 function change(attribute, stated) {
@@ -95,11 +119,24 @@ function connect() {
   for (const kind of ["dragover", "dragleave", "drop"]) {
     drop.addEventListener(kind, (event) => { event.preventDefault(); drop.classList.toggle("over", kind === "dragover"); });
   }
-  byId("other-file").addEventListener("click", () => { byId("upload").hidden = false; byId("upload").scrollIntoView(); });
+  byId("other-file").addEventListener("click", guarded(askToReplace));
+  byId("replace-yes").addEventListener("click", () => { byId("replace").close(); byId("upload").hidden = false; byId("upload").scrollIntoView(); });
+  byId("replace-no").addEventListener("click", () => byId("replace").close());
   byId("save").addEventListener("click", save);
   // Confirming the guesses means stating them: they are no longer guesses.
   byId("confirm").addEventListener("click", () => { for (const attribute of guessed()) change(attribute, { kind: attribute.kind, ...state.changes.get(attribute.name) }); save(); });
   addEventListener("beforeunload", (event) => { if (state.changes.size) event.preventDefault(); });
+}
+
+// Say what another file makes stale before anyone chooses it.
+async function askToReplace() {
+  const [maskings, studies, releases] = await Promise.all(["/maskings", "/studies", "/releases"].map((path) => all(at(path), 500)));
+  const made = [[maskings, "masking"], [studies, "study", "studies"]].map(([results, ...words]) => [current(results, state.project).length, words])
+    .filter(([number]) => number).map(([number, words]) => several(number, ...words));
+  const waiting = releases.filter((each) => ["preparing", "requested"].includes(each.state)).length;
+  fill(byId("replace-note"), made.length ? `${made.join(" and ")} made from the present file can then be looked at, but neither released nor plotted. ` : "Nothing has been made from the present file. ",
+    waiting ? `${several(waiting, "release that waits", "releases that wait")} for a decision can no longer be approved. ` : "", "What was released stays in the ledger.");
+  byId("replace").showModal();
 }
 
 // Accept files from now on, including one that was dropped before the page was ready.

@@ -1,12 +1,16 @@
 // A form generated from the schema of a specification, for any method including plug-ins.
 
 import { el } from "./dom.js";
-import { attribute, choice, groups, json, map, nameLists, names, note, number, numberOfEach, numbers, sentence, text, tick, values } from "./fields.js";
+import { attribute, choice, groups, json, levels, map, names, note, number, numberOfEach, numbers, orderedNames, sentence, text, tick, values } from "./fields.js";
 
-// Returns the form's element and a function that reads its values; defaults are omitted.
-export function schemaForm(schema, { attributes, skip = [], changed = () => {}, first = {} }) {
-  const fields = Object.entries(schema.properties ?? {}).filter(([key]) => !skip.includes(key))
-    .map(([key, part]) => stated(key, resolved(part, schema), { schema, attributes, required: (schema.required ?? []).includes(key), first: first[key] }));
+// Returns the form's element and a function that reads its values; defaults are omitted. `kindOf` and `levelsOf` tell
+// the kind and the levels of an attribute, so that a field offers only what it takes.
+export function schemaForm(schema, { attributes, kindOf, levelsOf, skip = [], changed = () => {}, first = {} }) {
+  const fields = [], read = (key) => fields.find((each) => each.key === key)?.read();
+  const whenChanged = (key, act) => fields.find((each) => each.key === key)?.element.addEventListener("change", act);
+  for (const [key, part] of Object.entries(schema.properties ?? {}).filter(([each]) => !skip.includes(each))) {
+    fields.push(stated(key, resolved(part, schema), { schema, attributes, kindOf, levelsOf, read, whenChanged, required: (schema.required ?? []).includes(key), first: first[key] }));
+  }
   const box = el("div", { class: "schema", on: { input: changed, change: changed } }, fields.map((each) => each.element));
   // Required values that are missing, and input that cannot be parsed.
   const lacking = (each) => (each.required && each.read() === undefined && !each.isFaulty?.() ? [each.title] : each.missing?.() ?? (each.isFaulty?.() ? [each.title] : []));
@@ -32,13 +36,14 @@ function field(key, title, part, context) {
 
 function maker(key, part, schema) {
   if (part.const !== undefined) return fixed;
-  if (key === "attribute" && part.type === "string") return attribute;
+  if (part.levels_of) return levels(part.type === "string");
+  if (part.type === "string" && (key === "attribute" || part.kinds)) return attribute;
   if (part.enum) return choice;
   if (part.type === "boolean") return tick;
   if (part.type === "number" || part.type === "integer") return number;
   if (part.type === "string") return text;
   if (part.type === "object") return part.properties ? nested : ofEach(part.additionalProperties ?? {});
-  return part.type === "array" ? ofSeveral(resolved(part.items ?? {}, schema)) : json;
+  return part.type === "array" ? ofSeveral(resolved(part.items ?? {}, schema), part) : json;
 }
 
 function ofEach({ type, items }) {
@@ -47,11 +52,11 @@ function ofEach({ type, items }) {
   return type === "array" && items?.type === "string" ? groups : json;
 }
 
-function ofSeveral(item) {
-  if (item.type === "string") return item.format === "value" ? values : names;
+function ofSeveral(item, part) {
+  if (item.type === "string") return item.format === "value" ? values : part.ordered ? orderedNames : names;
   if (item.type === "number" || item.type === "integer") return numbers;
-  if (item.type === "array" && item.items?.type === "string") return nameLists;
-  return item.discriminator || item.type === "object" ? several : json;
+  const isList = item.type === "array" && item.items?.type === "string";
+  return isList || item.discriminator || item.type === "object" ? several : json;
 }
 
 const fixed = (key, title, part) => ({ key, element: null, read: () => part.const });
@@ -69,15 +74,15 @@ function nested(key, title, part, context) {
     element: el("fieldset", {}, el("legend", {}, may ? el("label", {}, wanted, " ", title) : title), note(part, context), inner) };
 }
 
-const within = (part, { schema, attributes }, first) => schemaForm({ ...part, $defs: schema.$defs }, { attributes, first });
+const within = (part, { schema, attributes, kindOf, levelsOf }, first) => schemaForm({ ...part, $defs: schema.$defs }, { attributes, kindOf, levelsOf, first });
 
 // Any number of nested specifications; if there are several kinds, the kind is chosen first.
 function several(key, title, part, context) {
-  const rows = new Map(), list = el("ol", { class: "several" }), item = resolved(part.items, context.schema), told = item.discriminator?.propertyName;
+  const rows = new Map(), list = el("ol", { class: "several" }), item = { kinds: part.kinds, ...resolved(part.items, context.schema) }, told = item.discriminator?.propertyName;
   const kind = el("select", { "aria-label": `${title}: kind` }, Object.keys(item.discriminator?.mapping ?? {}).map((value) => el("option", { value }, value.replaceAll("_", " "))));
   const formOf = (first) => {
     if (told) return within(resolved({ $ref: item.discriminator.mapping[first?.[told] ?? kind.value] }, context.schema), context, first);
-    return item.properties ? within(item, context, first) : field(key, title, item, { ...context, required: false, first });
+    return item.properties ? within(item, context, first) : field(key, title, item, { ...context, required: false, first: first ?? [] });
   };
   const add = (first) => {
     const form = formOf(first), row = el("li", {}, told ? el("b", {}, sentence(form.read()[told].replaceAll("_", " "))) : null, form.element,

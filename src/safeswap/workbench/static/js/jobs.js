@@ -16,8 +16,9 @@ export async function follow(job, box, title) {
   }) } }, "Cancel");
   fill(box, el("div", { class: "job card", "aria-busy": "true" }, el("strong", {}, title), bar, line, cancel));
   let pause = 150, said = 0, away = false;
+  const remaining = timed();
   while (job.state === "queued" || job.state === "running") {
-    if (!away) show(job, bar, line);
+    if (!away) show(job, bar, line, remaining(job));
     if (job.state === "running" && Date.now() - said > 5000) { say(`${title}: ${Math.round(100 * job.progress)}%`); said = Date.now(); }
     await new Promise((resolve) => { setTimeout(resolve, pause); });
     pause = Math.min(1.3 * pause, 1500);
@@ -35,10 +36,23 @@ export async function follow(job, box, title) {
   return job;
 }
 
-function show(job, bar, line) {
+// The time that is left, from how fast the job went so far; empty while that is not known.
+function timed() {
+  let from = null;
+  return (job) => {
+    if (job.state !== "running") { from = null; return ""; }
+    from ??= { at: Date.now(), progress: job.progress };
+    const passed = (Date.now() - from.at) / 1000, done = job.progress - from.progress;
+    if (passed < 2 || done < 0.02) return "";
+    const left = (passed * (1 - job.progress)) / done;
+    return left < 90 ? `about ${Math.max(1, Math.round(left))} s left` : `about ${Math.round(left / 60)} min left`;
+  };
+}
+
+function show(job, bar, line, left) {
   if (job.state === "queued") bar.removeAttribute("value"); else bar.value = job.progress;
   const again = job.attempts > 1 ? ` (attempt ${job.attempts})` : "";
-  fill(line, job.state === "queued" ? WORDS.queued : `${Math.round(100 * job.progress)}%`, again, job.message ? [" · ", name(job.message)] : null);
+  fill(line, job.state === "queued" ? WORDS.queued : `${Math.round(100 * job.progress)}%`, again, left ? ` · ${left}` : "", job.message ? [" · ", name(job.message)] : null);
 }
 
 // Return an unfinished job of this kind, or null: after a reload the page follows it again.

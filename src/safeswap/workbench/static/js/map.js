@@ -1,14 +1,16 @@
 // Step 4: many candidates on a map of risk and distortion, and the choice of one.
 
+import { acceptance } from "./accepted.js";
 import { all, get, guarded, post, showProblem } from "./api.js";
 import { beforeAfter } from "./before-after.js";
 import { cacheCompiled, drawable, painted, payloadOf } from "./chart.js";
-import { compare } from "./compare.js";
+import { compare, compareAny } from "./compare.js";
 import { byId, count, el, figure, fill, name, several, when } from "./dom.js";
 import { follow, underWay } from "./jobs.js";
 import { start } from "./map-view.js";
 import { followMasking, maskWith, specText } from "./masking.js";
 import { at, begin, python, resultAt } from "./page.js";
+import { inUse } from "./scenario.js";
 import { studyForm } from "./study-form.js";
 
 const state = { description: null, study: null, payload: null, view: null, choice: null, objective: "", form: null, mayWork: false, extras: new Map() };
@@ -64,18 +66,22 @@ const watch = guarded(async (job) => {
 function list(studies) {
   byId("earlier").hidden = !studies.length;
   fill(byId("studies"), studies.map((study) => {
-    const { spec } = study.spec, { candidates, frontier, choice } = study.summary;
+    const { spec } = study.spec, { candidates, choice } = study.summary;
     return el("tr", {}, el("td", {}, el("a", { href: `?study=${study.id}` }, when(study.created_at))), el("td", {}, name(study.created_by)),
       el("td", {}, name(spec.attributes.join(", ") || "all categorical"), ` – up to ${spec.up_to} together`), el("td", {}, spec.rates.join(", ")),
-      el("td", { class: "n" }, count(candidates)), el("td", { class: "n" }, count(frontier)), el("td", {}, choice ? name(specText(choice.spec)) : "–"));
+      el("td", { class: "n" }, count(candidates)), el("td", { class: "n" }, frontierText(study.summary)), el("td", {}, choice ? name(specText(choice.spec)) : "–"));
   }));
 }
+
+// The frontier of the map is that of the means; studies of earlier versions counted single draws only.
+const frontierText = ({ frontier, frontier_specifications: best }) => (best === undefined ? `${several(frontier, "draw")}` : several(best, "specification"));
 
 async function show(study, payload) {
   state.study = study;
   const { summary } = study;
   byId("study-title").textContent = `Study of ${when(study.created_at)}`;
-  byId("study-line").textContent = `${several(summary.candidates, "candidate")} from ${several(summary.specifications, "specification")}, ${count(summary.frontier)} on the frontier`
+  byId("study-line").textContent = `${several(summary.candidates, "candidate")} from ${several(summary.specifications, "specification")}, ${frontierText(summary)} on the frontier`
+    + `${study.spec.spec.scenario ? `, scenario ${study.spec.spec.scenario.name}` : ""}`
     + `${summary.rejected ? `, ${count(summary.rejected)} could not be made` : ""}; ${several(summary.records, "record")}.`;
   byId("report").href = resultAt(`/studies/${study.id}/report.html`);
   byId("shown").hidden = false;
@@ -86,6 +92,11 @@ async function show(study, payload) {
   cacheCompiled(root);
   root.addEventListener("safeswap-detail", (event) => detail(event.detail));
   state.view = start(root, state.payload, drawable);
+  const scenario = study.spec.spec.scenario?.name ?? inUse()?.name ?? "";
+  const accepted = acceptance(state.view, { names: measureNames(), titles: titlesOf(), scenario, mayWork: state.mayWork });
+  for (const part of ["risk", "distortion"]) root.querySelector(`[data-part="${part}"]`).addEventListener("change", accepted.draw);
+  accepted.shade();
+  compareAny(study.id, state.payload, titlesOf());
   choosing(summary.choice, study.spec.spec.objective);
   await state.view.drawn;
 }

@@ -1,70 +1,217 @@
-// Step 3: roles with live feasibility for a swap, or a form from the schema of any other method.
+// Step 3: the pipeline and the form of its next step. A swap has roles with live feasibility, a recode the levels of an
+// attribute, any other step a form from its schema.
 
 import { all, get, guarded, post, Refused } from "./api.js";
 import { byId, el, figure, fill, name, when } from "./dom.js";
 import { schemaForm } from "./forms.js";
 import { underWay } from "./jobs.js";
-import { followMasking, links, specText } from "./masking.js";
-import { at, begin, projectId, python } from "./page.js";
+import { followMasking, links, specText, undoButton } from "./masking.js";
+import { activeSteps, beginPipeline, mark, mask, put, steps } from "./pipeline.js";
+import { recodeForm, valuesMade } from "./recode-form.js";
+import { inUse } from "./scenario.js";
+import { at, begin, current, projectId, python } from "./page.js";
 
 const ROLES = [["swap", "Swap"], ["fixed", "Fixed"], ["differ", "Differ"], ["other", "Other"]];
-const state = { attributes: [], roles: new Map(), methods: new Map(), form: null, more: null, mayWork: false };
+// What a scenario states of a method: not asked for again.
+const OF_SCENARIO = ["combinations", "keys", "up_to", "exactly", "levels", "tolerance", "threshold", "missing", "weight", "n", "unit"];
+const CATEGORICAL = new Set(["nominal", "ordinal", "geography"]);
+// The most used first; a method that is not listed comes last.
+const GROUPS = [["Recode", []], ["Blank", ["suppress"]], ["Swap", ["swap", "household_swap", "swap_permutation", "rank_swap"]], ["Change values", ["pram", "noise", "microaggregation", "top_bottom"]], ["Census and tables", ["edit_1990", "edit_targeted", "safe"]]];
+const RECODES = { recode: "Recode levels", ranges: "Band numbers (ranges)", date_band: "Band dates", hierarchy: "One level up a hierarchy", truncate: "Truncate codes", top_bottom_code: "Top and bottom coding",
+  round: "Round", blank: "Blank values", drop: "Drop attributes", global_recode: "ARGUS recode" };
+const state = { project: null, attributes: [], roles: new Map(), methods: new Map(), recodes: new Map(), form: null, more: null, mayWork: false, editing: null, scenario: "", columns: {} };
 
 begin(async ({ project, may }) => {
   byId("next").href = `/projects/${projectId}/map`;
   byId("to-tables").href = `/projects/${projectId}/tables`;
   if (project.data_version === 0) {
-    byId("method-form").hidden = true;
+    byId("method-form").hidden = byId("measured").hidden = true;
     fill(byId("job"), el("p", { class: "empty" }, "There are no data yet. ", el("a", { href: `/projects/${projectId}/data` }, "Upload a file.")));
     return;
   }
-  state.mayWork = may("work");
+  Object.assign(state, { project, mayWork: may("work") });
   const [description, methods, measures, recipe] = await Promise.all([get(at("/description")), get("/methods"), get("/measures"), get(at("/recipe"))]);
   state.attributes = description.attributes;
   state.methods = new Map(methods.map((method) => [method.name, method]));
-  byId("recipe-note").textContent = recipe.steps.length ? `Applied after the recipe of ${recipe.steps.length} step${recipe.steps.length > 1 ? "s" : ""}.` : "";
-  fill(byId("method"), methods.map((method) => el("option", { value: method.name }, method.title)));
+  prepareRecodes(state.methods.get("recode").spec_schema);
+  fillMethods();
   fill(byId("measures"), measures.map((measure) => el("label", { title: `${measure.axis}. ${measure.sources.join("; ")}` },
     el("input", { type: "checkbox", value: measure.name, checked: measure.default_for.includes("categories"), defaultChecked: measure.default_for.includes("categories") }), " ", name(measure.title))));
-  const stated = new URLSearchParams(location.search).get("method");
-  if (state.methods.has(stated)) byId("method").value = stated;
+  byId("method-form").hidden = byId("measured").hidden = !state.mayWork;
   roles();
   connect();
-  choose();
+  const stated = new URLSearchParams(location.search);
+  if (stated.has("step")) prefill(JSON.parse(stated.get("step")));
+  else {
+    byId("method").value = "swap";
+    pick(stated.get("method"));
+    choose();
+  }
+  beginPipeline({ mayWork: state.mayWork, recipe, measures: chosenMeasures, onEdit: edit, onTable: (table) => { if (table) { state.columns = table.columns; roles(); changed(); } } });
   const [job] = await Promise.all([underWay("mask"), earlier()]);
   if (job) { await followMasking(job, byId("job")); await earlier(); }
 });
 
-function roles() {
-  const categorical = state.attributes.filter((attribute) => attribute.levels !== null);
-  for (const attribute of categorical) state.roles.set(attribute.name, "other");
-  fill(byId("roles"), categorical.map((attribute, i) => el("tr", {}, el("th", { scope: "row" }, name(attribute.name)),
-    ROLES.map(([role, word]) => el("td", {}, el("input", { type: "radio", name: `role-${i}`, value: role, checked: role === "other", "aria-label": `${attribute.name}: ${word}`,
-      on: { change: () => { state.roles.set(attribute.name, role); changed(); } } }))))));
+// A step of a recode is a step of the pipeline: the list offers each kind.
+function prepareRecodes(schema) {
+  const mapping = schema.properties.steps.items.discriminator.mapping;
+  for (const [kind, place] of Object.entries(mapping)) state.recodes.set(kind, { ...schema.$defs[place.replace("#/$defs/", "")], $defs: schema.$defs });
 }
 
-function choose() {
-  const method = state.methods.get(byId("method").value), isSwap = method.name === "swap";
-  fill(byId("about"), name(method.description), " ", method.sources.length ? el("span", {}, "Source: ", name(method.sources.join("; "))) : null);
+function fillMethods() {
+  const kinds = [...new Set([...Object.keys(RECODES).filter((kind) => state.recodes.has(kind)), ...state.recodes.keys()])], listed = new Set(GROUPS.flatMap(([, list]) => list).concat("recode"));
+  const option = (method) => el("option", { value: method.name }, method.title);
+  const rest = [...state.methods.values()].filter((method) => !listed.has(method.name));
+  fill(byId("method"), GROUPS.map(([title, list], i) => el("optgroup", { label: title }, i === 0 ? [...kinds.map((kind) => el("option", { value: `recode:${kind}` }, RECODES[kind] ?? kind)), el("option", { value: "recode" }, "Several recodes in one step")]
+    : list.filter((each) => state.methods.has(each)).map((each) => option(state.methods.get(each))))), rest.length ? el("optgroup", { label: "Others" }, rest.map(option)) : null);
+}
+
+function pick(value) {
+  if ([...byId("method").options].some((option) => option.value === value)) byId("method").value = value;
+}
+
+// A step that another page proposes.
+function prefill(step) {
+  const { method, ...first } = step;
+  pick(method === "recode" ? chosenKind(step) : method);
+  setRoles(first);
+  choose(first, true);
+  byId("method").focus();
+  byId("method-form").scrollIntoView({ block: "start" });
+}
+
+const chosenKind = (step) => (step.steps.length === 1 && state.recodes.has(step.steps[0].step) ? `recode:${step.steps[0].step}` : "recode");
+const chosenMethod = () => byId("method").value.split(":");
+const kindOf = (attribute) => state.columns[attribute] ?? state.attributes.find((each) => each.name === attribute)?.kind;
+const levelsOf = (attribute) => (CATEGORICAL.has(kindOf(attribute)) ? [...new Set([...(state.attributes.find((each) => each.name === attribute)?.levels ?? []).map((level) => level.level), ...valuesMade(earlierRecodes(), attribute)])] : []);
+const earlierRecodes = () => steps().slice(0, state.editing ?? undefined).filter((step) => step.method === "recode" && !step.off).flatMap((step) => step.steps);
+
+function roles() {
+  // As the pipeline leaves them: a banded number can be swapped, a dropped column cannot.
+  const isKnown = Object.keys(state.columns).length > 0;
+  const categorical = state.attributes.filter((attribute) => (isKnown ? CATEGORICAL.has(state.columns[attribute.name]) : attribute.levels !== null));
+  for (const attribute of categorical) if (!state.roles.has(attribute.name)) state.roles.set(attribute.name, "other");
+  for (const known of [...state.roles.keys()]) if (!categorical.some((attribute) => attribute.name === known)) state.roles.delete(known);
+  const shown = byId("roles").dataset.shown, now = JSON.stringify([categorical.map((attribute) => attribute.name), [...state.roles]]);
+  if (shown === now) return;  // what has the focus keeps it
+  byId("roles").dataset.shown = now;
+  fill(byId("roles"), categorical.map((attribute, i) => el("tr", {}, el("th", { scope: "row" }, name(attribute.name)),
+    ROLES.map(([role, word]) => el("td", {}, el("input", { type: "radio", name: `role-${i}`, value: role, checked: role === state.roles.get(attribute.name), "aria-label": `${attribute.name}: ${word}`,
+      on: { change: () => { state.roles.set(attribute.name, role); byId("roles").dataset.shown = JSON.stringify([categorical.map((each) => each.name), [...state.roles]]); changed(); } } }))))));
+}
+
+function setRoles(stated) {
+  for (const attribute of state.roles.keys()) state.roles.set(attribute, ROLES.map(([role]) => role).find((role) => (stated[role] ?? []).includes(attribute)) ?? "other");
+  roles();
+  if (stated.rate !== undefined) byId("rate").value = byId("rate-slider").value = stated.rate;
+}
+
+function choose(first = {}, isStated = false) {
+  const [chosen, kind] = chosenMethod(), method = state.methods.get(chosen), isSwap = chosen === "swap";
+  fill(byId("about"), name(kind ? state.recodes.get(kind).description.split("\n\n")[0].replaceAll("``", "") : method.description), " ", method.sources.length ? el("span", {}, "Source: ", name(method.sources.join("; "))) : null);
   byId("swap-part").hidden = !isSwap;
   byId("other-part").hidden = isSwap;
-  const names = state.attributes.filter((attribute) => attribute.kind !== "identifier").map((attribute) => attribute.name);
-  if (isSwap && !state.more) {
-    state.more = schemaForm(method.spec_schema, { attributes: names, skip: ["swap", "fixed", "differ", "rate", "pairs"], changed });
+  const context = { attributes: state.attributes.filter((attribute) => attribute.kind !== "identifier").map((attribute) => attribute.name), kindOf, levelsOf, changed };
+  if (isSwap && (!state.more || isStated)) {
+    state.more = schemaForm(method.spec_schema, { ...context, skip: ["swap", "fixed", "differ", "rate", "pairs"], first });
     fill(byId("swap-more"), state.more.element);
+    byId("more").open = Boolean(first.targeting);
   }
-  if (!isSwap) {
-    state.form = schemaForm(method.spec_schema, { attributes: names, changed });
-    fill(byId("fields"), state.form.element);
-  }
+  state.scenario = "";
+  if (kind) askRecode(kind, context, first.steps?.[0] ?? {});
+  else if (!isSwap) ask(method, context, first);
   changed();
+}
+
+function askRecode(kind, context, first) {
+  const categorical = state.attributes.filter((attribute) => CATEGORICAL.has(kindOf(attribute.name)) && attribute.levels !== null);
+  if (kind === "recode") {
+    state.form = recodeForm(categorical, (attribute) => valuesMade(earlierRecodes(), attribute), first);
+    for (const event of ["input", "change"]) state.form.element.addEventListener(event, changed);
+  } else state.form = schemaForm(state.recodes.get(kind), { ...context, skip: ["step"], first });
+  fill(byId("fields"), state.form.element, kind === "ranges" ? proposal() : null);
+}
+
+// Round numbers at which bands of the attribute could begin.
+function proposal() {
+  return el("p", {}, el("button", { type: "button", class: "small", id: "propose-bands", on: { click: guarded(async () => {
+    const form = byId("fields"), chosen = form.querySelector("[name=attribute]").value;
+    const { breaks } = await get(at(`/bands?attribute=${encodeURIComponent(chosen)}`));
+    const box = form.querySelector("textarea");
+    box.value = breaks.join(", ");
+    box.dispatchEvent(new Event("input", { bubbles: true }));
+  }) } }, "Propose bands"));
+}
+
+// A method that takes a scenario asks for no keys while the scenario states them.
+function ask(method, context, first) {
+  const stated = first.scenario || (!first.keys && !first.combinations ? inUse()?.name : "");
+  const draw = (scenario) => {
+    state.scenario = scenario;
+    state.form = schemaForm(method.spec_schema, { ...context, first, skip: ["scenario", ...(scenario ? OF_SCENARIO : [])] });
+    const box = el("input", { type: "checkbox", id: "of-scenario", checked: Boolean(scenario), on: { change: () => { draw(box.checked ? stated : ""); changed(); } } });
+    fill(byId("fields"), method.takes_scenario && stated ? el("label", {}, box, " Keys of the scenario ", name(stated)) : null, state.form.element);
+  };
+  draw(method.takes_scenario ? stated ?? "" : "");
+}
+
+// Load a step into the form; saving replaces it.
+function edit(position) {
+  const step = steps()[position], { name: _, off: __, ...first } = step;
+  state.editing = position;
+  byId("method").value = step.method === "recode" ? chosenKind(step) : step.method;
+  if (step.method === "swap") setRoles(step);
+  choose(first, true);
+  byId("step-title").textContent = `Edit ${step.name}`;
+  byId("add-step").textContent = `Save ${step.name}`;
+  byId("mask").hidden = true;
+  byId("leave-step").hidden = false;
+  mark(position);
+  byId("method").focus();
+  byId("method-form").scrollIntoView({ block: "start" });
+}
+
+function leave() {
+  state.editing = null;
+  byId("step-title").textContent = "Add a step";
+  byId("add-step").textContent = "Add to the pipeline";
+  byId("mask").hidden = false;
+  byId("leave-step").hidden = true;
+  mark(null);
+}
+
+// The step of the form; parameters of the edited one that the form does not show are kept.
+function stepOf() {
+  const stated = spec(), old = steps()[state.editing];
+  const kept = old ? { name: old.name, ...(old.off ? { off: true } : {}), ...(old.method === "swap" && old.pairs ? { pairs: old.pairs } : {}) } : {};
+  if (kept.pairs) delete stated.rate;
+  return { ...kept, ...stated };
+}
+
+async function save() {
+  lookForGaps();
+  const step = stepOf(), list = state.editing === null ? [...steps(), step] : steps().with(state.editing, step);
+  if (!(await put(list))) return false;
+  leave();
+  // The next step starts from an empty form.
+  if (step.method === "swap") setRoles({});
+  choose({}, true);
+  byId("pipeline").scrollIntoView({ block: "nearest" });
+  return true;
+}
+
+function lookForGaps() {
+  const isSwap = byId("method").value === "swap", missing = (isSwap ? state.more : state.form).missing();
+  if (isSwap && !named("swap").length) missing.unshift("an attribute with the role Swap");
+  if (missing.length) throw new Refused({ detail: lacks(missing) }, 0);
 }
 
 const named = (role) => [...state.roles].filter(([, each]) => each === role).map(([attribute]) => attribute);
 
 function spec() {
-  const method = byId("method").value;
-  if (method !== "swap") return { method, ...state.form.read() };
+  const [method, kind] = chosenMethod();
+  if (kind) return { method, steps: [{ step: kind, ...state.form.read() }] };
+  if (method !== "swap") return { method, ...state.form.read(), ...(state.scenario ? { scenario: state.scenario } : {}) };
   const roleLists = Object.fromEntries(["swap", "fixed", "differ"].map((role) => [role, named(role)]).filter(([, list]) => list.length));
   return { method, ...roleLists, rate: Number(byId("rate").value), ...state.more.read() };
 }
@@ -72,7 +219,7 @@ function spec() {
 const lacks = (missing) => `Missing or invalid: ${missing.join(", ").toLowerCase()}.`;
 
 // Empty if the ticks are unchanged: the service then uses the measures that apply and names those that do not.
-function measures() {
+function chosenMeasures() {
   const boxes = [...byId("measures").querySelectorAll("input")];
   return boxes.every((box) => box.checked === box.defaultChecked) ? [] : boxes.filter((box) => box.checked).map((box) => box.value);
 }
@@ -91,7 +238,7 @@ async function plan() {
   if (missing.length) { show(line, lacks(missing), !form.isFaulty(), []); return; }
   if (isSwap && !wanted.swap) { show(line, "Give at least one attribute the role Swap.", true, []); return; }
   try {
-    const found = await post(at("/plan"), { spec: wanted });
+    const found = await post(at("/plan"), { spec: wanted, ...(steps().length ? { after_steps: state.editing ?? steps().length } : {}) });
     if (own !== asked) return;
     show(line, found.sentence + ".", found.is_feasible, found.relaxations);
   } catch (error) {
@@ -102,37 +249,28 @@ async function plan() {
 
 function show(line, text, good, relaxations) {
   line.className = good ? "good" : "warning";
-  line.textContent = text;
+  line.textContent = text[0].toUpperCase() + text.slice(1);
   fill(byId("relaxations"), relaxations.map((each) => el("li", {}, name(each.change))));
 }
 
 let refreshPython = null;
 function connect() {
-  refreshPython = python(() => ({ spec: spec(), measures: measures() }));
-  byId("method").addEventListener("change", choose);
+  refreshPython = python(() => ({ spec: activeSteps().length ? { method: "pipeline", steps: activeSteps() } : spec(), measures: chosenMeasures() }));
+  byId("method").addEventListener("change", () => choose());
+  byId("add-step").addEventListener("click", guarded(save));
+  byId("leave-step").addEventListener("click", () => { leave(); choose({}, true); });
+  document.addEventListener("safeswap-masked", guarded(earlier));
   byId("rate").addEventListener("input", () => { byId("rate-slider").value = byId("rate").value; changed(); });
   byId("rate-slider").addEventListener("input", () => { byId("rate").value = byId("rate-slider").value; changed(); });
   byId("measures").addEventListener("change", () => refreshPython());
-  byId("method-form").addEventListener("submit", (event) => { event.preventDefault(); mask(); });
-  byId("mask").hidden = !state.mayWork;
+  byId("mask").addEventListener("click", guarded(async () => { if (await save()) await mask(); }));
+  byId("method-form").addEventListener("submit", (event) => event.preventDefault());
 }
 
-const mask = guarded(async () => {
-  const isSwap = byId("method").value === "swap", missing = (isSwap ? state.more : state.form).missing();
-  if (isSwap && !named("swap").length) missing.unshift("an attribute with the role Swap");
-  if (missing.length) throw new Refused({ detail: lacks(missing) }, 0);
-  const body = { spec: spec() };
-  if (measures().length) body.measures = measures();
-  // A recode replaces the recipe: it starts from the original file.
-  if (body.spec.method === "recode") body.use_recipe = false;
-  await followMasking(await post(at("/maskings"), body, { once: true }), byId("job"));
-  await earlier();
-});
-
 async function earlier() {
-  const found = await all(at("/maskings"), 200);
+  const found = current(await all(at("/maskings"), 200), state.project);
   byId("earlier").hidden = !found.length;
-  fill(byId("maskings"), found.map((each) => el("tr", {}, el("td", {}, when(each.created_at)), el("td", {}, name(each.created_by)),
-    el("td", {}, name(specText(each.spec.spec))), el("td", { class: "mono" }, each.summary.scores.slice(0, 4).map((score) => `${score.measure} ${figure(score.value)}`).join(" · ")),
-    el("td", {}, links(each.id)))));
+  fill(byId("maskings"), found.map((each) => el("tr", {}, el("td", {}, name(specText(each.spec.spec))), el("td", {}, `${when(each.created_at)} `, name(each.created_by)),
+    el("td", { class: "note" }, each.summary.scores.slice(0, 4).map((score) => el("span", { class: "block" }, `${score.measure.split(":")[0].replaceAll("_", " ")} ${figure(score.value)}`))),
+    el("td", {}, links(each.id), " ", state.mayWork ? undoButton(each.id) : null))));
 }

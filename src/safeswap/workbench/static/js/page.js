@@ -2,6 +2,7 @@
 
 import { get, guarded, logOut, post, session, showProblem } from "./api.js";
 import { byId, say } from "./dom.js";
+import { drawStrip, loadSettings } from "./scenario.js";
 
 export const projectId = document.documentElement.dataset.project ?? "";
 export const resultId = document.documentElement.dataset.result ?? "";
@@ -13,7 +14,8 @@ export const resultAt = (path) => `/api/v1${at(path)}`;
 export async function begin(show, first = () => null) {
   theme();
   try {
-    const [who, project, answers] = await Promise.all([session(), projectId ? get(at("")) : null, first()]);
+    // Whoever may not read the project sees no scenario.
+    const [who, project, answers, settings] = await Promise.all([session(), projectId ? get(at("")) : null, first(), projectId ? loadSettings().catch(() => null) : null]);
     byId("who").textContent = who.single_user ? "" : `${who.display_name || who.name} (${who.role})`;
     byId("log-out").hidden = who.single_user;
     byId("log-out").addEventListener("click", guarded(async () => { await logOut(); location.assign("/log-in"); }));
@@ -21,6 +23,7 @@ export async function begin(show, first = () => null) {
       byId("project-name").textContent = project.name;
       document.title = `${document.title.split(" · ")[0]} · ${project.name} · safeswap`;
       markSteps(project);
+      if (settings && project.data_version) drawStrip(who.permissions.includes("work"));
     }
     await show({ who, project, answers, may: (permission) => who.permissions.includes(permission) });
     document.documentElement.dataset.ready = "true";
@@ -30,6 +33,9 @@ export async function begin(show, first = () => null) {
   }
 }
 
+// Results of the project's present data; those made from data that were replaced can be looked at, not used.
+export const current = (results, project) => results.filter((each) => each.data_version === project.data_version);
+
 // Mark the steps that need data.
 function markSteps(project) {
   for (const link of document.querySelectorAll("[data-step]")) {
@@ -37,9 +43,11 @@ function markSteps(project) {
     link.classList.toggle("waits", waits);
     if (waits) link.setAttribute("title", "Upload a file first");
   }
+  const bar = document.querySelector(".steps"), now = bar?.querySelector("[aria-current]");
+  if (now) bar.scrollLeft = now.offsetLeft - bar.offsetLeft - (bar.clientWidth - now.offsetWidth) / 2;  // on a phone the bar scrolls
 }
 
-function theme() {
+export function theme() {
   const button = byId("theme-switch");
   const dark = () => (document.documentElement.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
   const show = () => button.setAttribute("aria-pressed", String(dark()));

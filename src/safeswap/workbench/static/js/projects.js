@@ -9,10 +9,11 @@ const STATES = { empty: "no file yet", reading: "reading the file", ready: "read
 
 begin(async ({ who, may }) => {
   const projects = await all("/projects");
-  byId("new-project").hidden = byId("import").hidden = !may("work");
+  byId("new-project").hidden = byId("samples").hidden = byId("import").hidden = !may("work");
+  if (may("decide")) decisions(projects);
   if (!projects.length) {
     fill(byId("projects"), el("p", { class: "empty" }, may("work")
-      ? "There are no projects yet. Create one below, then upload a file."
+      ? "There are no projects yet. Create one below, then upload a file; or try it with sample data."
       : "You are not a member of any project yet. Ask its creator or an administrator to add you."));
   } else {
     fill(byId("projects"), el("ul", { class: "tiles" }, projects.map((project) => tile(project, who))));
@@ -24,7 +25,17 @@ function tile(project, who) {
     : el("a", { href: `/projects/${project.id}/data` }, name(project.name));
   const facts = [STATES[project.state], project.records ? several(project.records, "record") : null, project.file_name || null];
   return el("li", { class: "card" }, el("h3", {}, title), el("p", { class: "note" }, facts.filter(Boolean).flatMap((fact, i) => [i ? " · " : "", name(fact)])),
-    el("p", { class: "note" }, "created by ", name(project.created_by), " on ", when(project.created_at)));
+    el("p", { class: "note" }, "created by ", name(project.created_by), " on ", when(project.created_at)),
+    project.waiting ? el("p", { class: "warning" }, el("a", { href: `/projects/${project.id}/release` }, waits(project.waiting))) : null);
+}
+
+const waits = (number) => `${several(number, "release waits", "releases wait")} for a decision`;
+
+// What an officer came for stands above everything else.
+function decisions(projects) {
+  const pending = projects.filter((project) => project.waiting);
+  byId("decisions").hidden = !pending.length;
+  fill(byId("pending"), pending.map((project) => el("li", {}, el("a", { href: `/projects/${project.id}/release` }, name(project.name)), `: ${waits(project.waiting)}.`)));
 }
 
 byId("new-project").addEventListener("submit", (event) => {
@@ -35,6 +46,15 @@ byId("new-project").addEventListener("submit", (event) => {
     location.assign(`/projects/${made.id}/data`);
   })();
 });
+
+for (const button of document.querySelectorAll("[data-sample]")) {
+  button.addEventListener("click", guarded(async () => {
+    const { sample } = button.dataset;
+    const made = await post("/projects", { name: `Sample: ${sample}` }, { once: true });
+    await post(`/projects/${made.id}/data-from-sample`, { sample });
+    location.assign(`/projects/${made.id}/data`);
+  }));
+}
 
 byId("archive").addEventListener("change", (event) => {
   const [file] = event.target.files;

@@ -6,23 +6,25 @@ import { start } from "./confidentiality-view.js";
 import { byId, el, fill, name, share, when } from "./dom.js";
 import { follow, underWay } from "./jobs.js";
 import { specText } from "./masking.js";
-import { at, begin, projectId, python, resultAt } from "./page.js";
+import { at, begin, current, projectId, python, resultAt } from "./page.js";
+import { inUse } from "./scenario.js";
 
 const MEANT = new Set(["nominal", "ordinal", "geography", "numeric"]);
 const asked = new URLSearchParams(location.search);
-const state = { maskings: [], plot: null };
+const state = { maskings: [], usable: [], plot: null };
 
-begin(async ({ project, may, answers: [maskings, { plots, plot, payload }] }) => {
+begin(async ({ project, may, answers: [made, { plots, plot, payload }] }) => {
   const refresh = python(script);
   byId("next").href = `/projects/${projectId}/release`;
   if (project.data_version === 0) { empty("This project has no file yet. Upload one in step 1."); return; }
-  state.maskings = maskings;
+  state.maskings = made;
+  state.usable = current(made, project);
   list(plots);
-  if (!maskings.length) { empty("There is no masking yet. Make one in step Method or Map."); return; }
-  byId("new-plot").hidden = !may("work");
+  if (!made.length) { empty("There is no masking yet. Make one in step Method or Map."); return; }
+  byId("new-plot").hidden = !(may("work") && state.usable.length);
   if (plot) await show(plot, payload).then(painted);
   const [description, job] = await Promise.all([get(at("/description")), underWay("confidentiality")]);
-  if (may("work")) offer(description, !plot && !job);
+  if (may("work") && state.usable.length) offer(description, !plot && !job);
   if (!plot && !job) empty(may("work") ? "Choose a masking and the keys above." : "No plot has been made yet. An analyst must make one.");
   byId("plot-form").addEventListener("input", refresh);
   if (job) watch(job);
@@ -44,20 +46,25 @@ function empty(text) {
 function offer(description, open) {
   byId("new-plot").open = open;
   const form = byId("plot-form"), usable = description.attributes.filter((attribute) => MEANT.has(attribute.kind));
-  const numeric = usable.some((attribute) => attribute.kind === "numeric");
-  fill(form.elements.masking, state.maskings.map((masking) => el("option", { value: masking.id, selected: masking.id === asked.get("masking") },
+  const numeric = usable.some((attribute) => attribute.kind === "numeric"), scenario = inUse()?.keys;
+  fill(form.elements.masking, state.usable.map((masking) => el("option", { value: masking.id, selected: masking.id === asked.get("masking") },
     `${specText(masking.spec.spec)} (${when(masking.created_at)})`)));
   fill(byId("keys"), usable.map((attribute) => el("label", { title: attribute.kind }, el("input", { type: "checkbox", value: attribute.name,
-    checked: numeric ? attribute.kind === "numeric" : true }), " ", name(attribute.name))));
+    checked: scenario ? scenario.includes(attribute.name) : numeric ? attribute.kind === "numeric" : true }), " ", name(attribute.name))));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     guarded(async () => {
-      const job = await post(at("/confidentiality"), { masking: form.elements.masking.value, keys: keys(), linkage: form.elements.linkage.value }, { once: true });
+      const job = await post(at("/confidentiality"), { masking: form.elements.masking.value, keys: ownKeys(), linkage: form.elements.linkage.value }, { once: true });
       byId("new-plot").open = false;
       watch(job);
     })();
   });
 }
+
+// None if they are those of the scenario: the service then uses it, and names it.
+const ownKeys = () => (inUse()?.keys?.toSorted().join() === keys().toSorted().join() ? [] : keys());
+
+const ofPlot = (plot) => (plot.spec.keys.length ? plot.spec.keys.join(", ") : `scenario ${plot.spec.scenario?.name ?? ""}`);
 
 const keys = () => [...byId("keys").querySelectorAll("input:checked")].map((box) => box.value);
 
@@ -75,13 +82,13 @@ const maskingText = (id) => {
 function list(plots) {
   byId("earlier").hidden = !plots.length;
   fill(byId("plots"), plots.map((plot) => el("tr", {}, el("td", {}, el("a", { href: `?plot=${plot.id}` }, when(plot.created_at))), el("td", {}, name(plot.created_by)),
-    el("td", {}, name(plot.spec.keys.join(", "))), el("td", {}, el("a", { href: `/projects/${projectId}/results/${plot.spec.masking}` }, name(maskingText(plot.spec.masking)))),
+    el("td", {}, name(ofPlot(plot))), el("td", {}, el("a", { href: `/projects/${projectId}/results/${plot.spec.masking}` }, name(maskingText(plot.spec.masking)))),
     el("td", { class: "n" }, share(plot.summary.unsafe_share)))));
 }
 
 async function show(plot, payload) {
   state.plot = plot;
-  fill(byId("plot-title"), name(`Keys: ${plot.spec.keys.join(", ")}`));
+  fill(byId("plot-title"), name(plot.spec.keys.length ? `Keys: ${plot.spec.keys.join(", ")}` : `Scenario: ${plot.spec.scenario?.name ?? ""}`));
   fill(byId("sentence"), name(plot.summary.sentence));
   fill(byId("plot-line"), "Of ", el("a", { href: `/projects/${projectId}/results/${plot.spec.masking}` }, name(maskingText(plot.spec.masking))), ". ",
     el("a", { href: resultAt(`/confidentiality/${plot.id}/plot.html`), target: "_blank", rel: "noopener" }, "Open as a separate page"), ".");

@@ -1,24 +1,28 @@
 // Step 6: the bundle, its checks, and the approval by a second person.
 
 import { all, get, guarded, post } from "./api.js";
-import { byId, count, el, fill, name, several, when } from "./dom.js";
+import { byId, count, el, figure, fill, name, several, when } from "./dom.js";
 import { follow } from "./jobs.js";
 import { specText } from "./masking.js";
-import { at, begin, projectId, python, resultAt } from "./page.js";
+import { at, begin, current, projectId, python, resultAt } from "./page.js";
 import { people } from "./people.js";
+import { reportLinks, reportsSideBySide } from "./reports.js";
+import { drawChanges } from "./since.js";
 
 const WORDS = { preparing: "being prepared", requested: "waiting for approval", approved: "approved", rejected: "rejected", failed: "could not be prepared" };
-const state = { who: null, maskings: [], shown: null, listed: new Map() };
+const state = { who: null, may: () => false, maskings: [], shown: null, listed: new Map(), releases: [], assessed: [] };
 
 begin(async ({ who, project, may }) => {
-  state.who = who;
+  Object.assign(state, { who, may });
   if (project.data_version === 0) {
     fill(byId("job"), el("p", { class: "empty" }, "There are no data yet. ", el("a", { href: `/projects/${projectId}/data` }, "Upload a file.")));
     return;
   }
   if (who.single_user) byId("lead").textContent = "Single-user mode: you both request and approve. For a release that others rely on, have a second person review it: safeswap serve.";
-  const [maskings, description] = await Promise.all([all(at("/maskings"), 500), get(at("/description"))]);
-  state.maskings = maskings;
+  const [made, description] = await Promise.all([all(at("/maskings"), 500), get(at("/description"))]);
+  const maskings = state.maskings = current(made, project);
+  byId("stale").hidden = maskings.length === made.length;
+  byId("stale").textContent = `${several(made.length - maskings.length, "masking was", "maskings were")} made from an earlier version of the data and cannot be released.`;
   byId("ask").hidden = !(may("work") && maskings.length);
   if (may("work") && !maskings.length) fill(byId("job"), el("p", { class: "empty" }, "Nothing has been masked yet. ", el("a", { href: `/projects/${projectId}/method` }, "Mask the data"), " or choose a candidate on the ",
     el("a", { href: `/projects/${projectId}/map` }, "map"), "."));
@@ -27,13 +31,27 @@ begin(async ({ who, project, may }) => {
   fill(byId("drop"), description.attributes.map((attribute) => el("label", {}, el("input", { type: "checkbox", value: attribute.name }), " ", name(attribute.name))));
   byId("title").value = project.name;
   const refresh = python(script);
-  byId("masking").addEventListener("change", refresh);
+  byId("indicators").href = `/projects/${projectId}/indicators`;
+  state.assessed = may("work") ? (await all(at("/assessments"), 200)).filter((each) => each.spec.indicators) : [];
+  const offerErrors = () => { byId("publish-errors-box").hidden = !assessed(); };
+  offerErrors();
+  byId("masking").addEventListener("change", () => { refresh(); offerErrors(); });
   connect();
   const [releases] = await Promise.all([list(), people(who, may)]);
   const asked = new URLSearchParams(location.search).get("release");
   const first = releases.find((each) => each.id === asked) ?? (wanted ? undefined : releases[0]);
+  if (may("decide") && first?.state === "requested") byId("all").before(byId("ask")); // an officer came to decide
   if (first) await open(first);
 });
+
+// The newest comparison of indicators for the masking, whose errors may be published.
+const assessed = () => state.assessed.find((each) => each.spec.masking === byId("masking").value);
+
+async function indicatorsToPublish() {
+  if (!assessed() || !byId("publish-errors").checked) return "";
+  const { summary } = await get(at(`/assessments/${assessed().id}`));
+  return summary.scores.find((each) => each.measure.startsWith("indicators"))?.measure ?? "";
+}
 
 function script() {
   const chosen = state.maskings.find((each) => each.id === byId("masking").value);
@@ -45,6 +63,7 @@ async function list() {
   byId("all").hidden = !found.length;
   fill(byId("releases"), found.map((each) => el("tr", {}, el("td", {}, when(each.requested_at)), el("td", {}, name(each.requested_by)), el("td", {}, name(each.terms.title || "–")),
     el("td", {}, WORDS[each.state]), el("td", {}, name(each.decided_by || "–")), el("td", {}, el("button", { type: "button", class: "small", "aria-label": `Look at the release requested ${when(each.requested_at)}`, on: { click: guarded(async () => open(await get(at(`/releases/${each.id}`)))) } }, "Look")))));
+  state.releases = found;
   state.listed = new Map(found.map((each) => [each.id, each.state]));
   return found;
 }
@@ -61,7 +80,17 @@ async function open(release) {
   fill(byId("state"), `It ${release.state === "failed" ? "" : "is "}${WORDS[release.state]}${release.reason ? ": " : "."}`, release.reason ? [name(release.reason), "."] : null, release.records ? ` ${several(release.records, "record")}.` : null);
   fill(byId("checks"), release.checks.map((check) => el("li", { class: check.ok ? "ok" : "not-ok" }, el("span", { class: "sign", "aria-hidden": "true" }, check.ok ? "✓" : "✗"),
     el("span", { class: "unseen" }, check.ok ? "Passed: " : "Failed: "), name(check.sentence))));
-  fill(byId("remarks"), release.remarks.map((text) => el("p", { class: "warning" }, name(text))));
+  const facts = await factsOf(release);
+  // What speaks against it comes first.
+  fill(byId("remarks"), [...new Set([...facts?.flags ?? [], ...facts?.decision.obstacles ?? [], ...release.remarks])].map((text) => el("p", { class: "warning" }, name(text))));
+  byId("figures-box").hidden = !facts?.figures.length;
+  fill(byId("figures"), (facts?.figures ?? []).map((each) => el("tr", { class: each.ok === false ? "warning" : "", title: each.sentence }, el("td", {}, name(each.title)), el("td", {}, name(each.scenario || "–")),
+    el("td", { class: "n" }, figure(each.before)), el("td", { class: "n" }, figure(each.after)), el("td", {}, each.limit ? `${each.limit} ${each.ok ? "✓" : "✗"}` : "–"))));
+  const share = (value) => (value === null || value === undefined ? "–" : `${(100 * value).toFixed(1)}%`);
+  byId("attacks-box").hidden = !release.attacks.length;
+  fill(byId("policy-line"), release.policy ? ["Policy: ", name(release.policy), ". "] : "", worst(release.attacks));
+  fill(byId("attacks"), release.attacks.map((each) => el("tr", { class: each.is_above ? "warning" : "" }, el("td", { title: each.note }, name(each.attack)), el("td", { class: "n" }, share(each.success)),
+    el("td", { class: "n" }, share(each.baseline)), el("td", { class: "n", title: each.interval ? `95%: ${share(each.interval[0])} to ${share(each.interval[1])}` : "" }, share(each.advantage)), el("td", { class: "n" }, share(each.allowed)))));
   fill(byId("differencing"), release.ledger ? [el("h3", {}, "Released before?"), el("p", { class: release.needs_reason ? "warning" : "note" }, release.ledger),
     ...release.differencing.map((each) => el("p", { class: each.alarm ? "warning" : "note" }, name(each.sentence)))] : null);
   fill(byId("files"), release.files.map((file) => el("tr", {}, el("td", {}, name(file.name)), el("td", { class: "n" }, count(file.size)), el("td", { class: "mono", title: file.sha256 }, `${file.sha256.slice(0, 16)}…`))));
@@ -71,6 +100,8 @@ async function open(release) {
     release.state === "requested" && !release.may_approve ? " Another person with the role of officer must review it." : null);
   byId("decide").hidden = !release.may_approve;
   byId("override-box").hidden = !release.needs_reason;
+  byId("attack-override-box").hidden = !release.needs_attack_override;
+  fill(byId("attack-override-line"), release.attack_override ? ["Reason given for releasing above the policy: ", name(release.attack_override)] : null);
   byId("looked").checked = false;
   byId("approve").disabled = true;
   byId("download").hidden = !release.may_download;
@@ -79,20 +110,34 @@ async function open(release) {
     byId(id).hidden = !release.files.length;
     byId(id).href = resultAt(`/releases/${release.id}/documents/${document_}`);
   }
+  byId("reports-box").hidden = !release.files.length;
+  fill(byId("reports"), reportLinks(`/releases/${release.id}`, state.may));
+  reportsSideBySide(byId("side-by-side"), `/releases/${release.id}`, release.files.length > 0, state.may);
+  drawChanges(byId("since"), release, state.releases, { maskings: state.maskings, factsOf, facts });
   // Another person may have decided meanwhile; if not, leave the list and the focus in it alone.
   if (state.listed.get(release.id) !== release.state) await list();
 }
 
+// The attack that comes nearest to its limit, in words.
+function worst(attacks) {
+  const above = attacks.filter((each) => each.is_above), limited = attacks.filter((each) => each.allowed !== null && each.allowed !== undefined);
+  if (above.length) return `${several(above.length, "attack is", "attacks are")} above the policy: ${above.map((each) => each.attack.replaceAll("_", " ")).join(", ")}.`;
+  return `${several(attacks.length, "attack")} tried, ${several(limited.length, "has a limit", "have a limit")}, none is above it.`;
+}
+
+// What the chair of a board is told; only who may decide is shown it here.
+const factsOf = (release) => (state.may("decide") && release.files.length ? get(at(`/releases/${release.id}/reports/chair?format=json`)) : null);
+
 function connect() {
   byId("ask").addEventListener("submit", (event) => { event.preventDefault(); request(); });
   byId("looked").addEventListener("change", () => { byId("approve").disabled = !byId("looked").checked; });
-  byId("decide").addEventListener("submit", (event) => { event.preventDefault(); decide("approval", { manifest_hash: state.shown.manifest_hash, override_reason: byId("override").value }); });
+  byId("decide").addEventListener("submit", (event) => { event.preventDefault(); decide("approval", { manifest_hash: state.shown.manifest_hash, override_reason: byId("override").value, ...(byId("attack-override-box").hidden ? {} : { attack_override: byId("attack-override").value }) }); });
   byId("reject").addEventListener("click", () => decide("rejection", { reason: byId("reason").value }));
 }
 
 const request = guarded(async () => {
   const terms = { title: byId("title").value, data_format: byId("format").value, identifiers: byId("identifiers").value, publish_rate: byId("publish-rate").checked, unmasked: byId("unmasked").checked,
-    drop: [...byId("drop").querySelectorAll("input:checked")].map((box) => box.value) };
+    drop: [...byId("drop").querySelectorAll("input:checked")].map((box) => box.value), override: byId("ask-override").value, publish_errors: await indicatorsToPublish() };
   byId("request").disabled = true;
   try {
     await open(await post(at("/releases"), { masking: byId("masking").value, terms }, { once: true }));

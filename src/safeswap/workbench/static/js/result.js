@@ -5,11 +5,12 @@ import { beforeAfter } from "./before-after.js";
 import { byId, count, el, figure, fill, name, several, when } from "./dom.js";
 import { specText } from "./masking.js";
 import { at, begin, projectId, python, resultAt, resultId } from "./page.js";
+import { reportLinks } from "./reports.js";
 
 const MOST_ROWS = 60;
 let masking = null;
 
-begin(async ({ answers: [found, description, measures, methods] }) => {
+begin(async ({ may, answers: [found, description, measures, methods] }) => {
   masking = found;
   python(() => {
     const { spec, recipe, replicate = 0, measures = [] } = masking.spec;
@@ -17,15 +18,16 @@ begin(async ({ answers: [found, description, measures, methods] }) => {
   });
   const { spec, summary } = masking;
   const method = methods.find((each) => each.name === summary.method);
-  fill(byId("what"), name(method?.title ?? summary.method), `. Made by ${masking.created_by} on ${when(masking.created_at)}${spec.replicate ? `, replicate ${spec.replicate}` : ""}.`);
+  fill(byId("what"), name(spec.spec.method === "pipeline" ? specText(spec.spec) : method?.title ?? summary.method), `. Made by ${masking.created_by} on ${when(masking.created_at)}${spec.replicate ? `, replicate ${spec.replicate}` : ""}.`);
   fill(byId("warnings"), summary.for_release ? null : el("p", { class: "warning" }, "Not for release: the key used may be known to others."),
     masking.data_version === description.version || description.version === undefined ? null : el("p", { class: "warning" }, "The data have changed since then."));
-  fill(byId("plan"), name(summary.plan), ".");
+  fill(byId("plan"), name(summary.done || summary.plan), ".");
   fill(byId("totals"), totals(summary));
   byId("spec").textContent = JSON.stringify(spec.spec, null, 2);
   fill(byId("scores"), summary.scores.map((score) => drawScore(score, measures)), leftOut(summary.left_out ?? []));
   fill(byId("before"), beforeAfter(description, (query) => at(`/maskings/${resultId}/table?${query}`), named(spec.spec)));
   byId("report").href = resultAt(`/maskings/${resultId}/report.html`);
+  fill(byId("reports"), reportLinks(`/maskings/${resultId}`, may));
   byId("records").href = `/projects/${projectId}/records?masking=${resultId}`;
   byId("release").href = `/projects/${projectId}/release?masking=${resultId}`;
   document.title = `${specText(spec.spec)} · ${document.title}`;
@@ -40,7 +42,8 @@ function totals(summary) {
 function drawScore(score, measures) {
   const measure = measures.find((each) => each.name === score.measure.split(":")[0]);
   return el("article", { class: "score" }, el("h3", {}, name(measure?.title ?? score.measure), " ", el("span", { class: "note" }, score.axis),
-    el("strong", { class: "value", data: { measure: score.measure, value: score.value } }, figure(score.value))), el("p", {}, name(score.sentence)), detail(score));
+    el("strong", { class: "value", data: { measure: score.measure, value: score.value } }, figure(score.value))), el("p", {}, name(score.sentence)),
+    score.scenario ? el("p", { class: "note", data: { scenario: score.scenario } }, "Scenario ", name(score.scenario), score.before === null || score.before === undefined ? "" : `: ${figure(score.before)} before, ${figure(score.value)} after`) : null, detail(score));
 }
 
 // The usual measures that do not apply, one line per reason.

@@ -1,35 +1,66 @@
-// Step 2: unsafe combinations, and a recipe that removes them step by step.
+// Step 2: the risk from several sides, in the file and after the pipeline. Each side has a sentence, a small chart and an
+// action that leads to the pipeline with a step filled in.
 
-import { call, get, guarded, post, Refused, showProblem } from "./api.js";
-import { categorical } from "./before-after.js";
-import { byId, count, el, fill, name, say, several, share, svg } from "./dom.js";
-import { schemaForm } from "./forms.js";
-import { followMasking, specText } from "./masking.js";
-import { at, begin, projectId, python } from "./page.js";
-import { recodeForm, valuesMade } from "./recode-form.js";
+import { get, guarded, post, Refused } from "./api.js";
+import { pairs } from "./bars.js";
+import { byId, count, el, fill, name, say, several, share } from "./dom.js";
+import { follow } from "./jobs.js";
+import { specText } from "./masking.js";
+import { at, begin, current, projectId, python } from "./page.js";
+import { bandNumber, change, inUse, state as kept } from "./scenario.js";
 
-const state = { recipe: null, etag: null, steps: new Map(), form: null, editing: null, mayWork: false, description: null };
-const WORDS = { recode: "Recode levels", global_recode: "ARGUS recode", ranges: "Ranges", hierarchy: "One level up a hierarchy", truncate: "Truncate codes",
-  top_bottom_code: "Top and bottom coding", round: "Round", blank: "Blank values", drop: "Drop attributes", suppress: "Suppress unsafe values" };
+const KEYS = new Set(["nominal", "ordinal", "geography", "numeric"]), BANDS = new Set(["ranges", "recode", "global_recode"]);
+const MEANING = {
+  combinations: "Combinations of the values of some keys that few records share.",
+  groups: "Records that share the values of all keys with few others; and sensitive values that all of a group have in common.",
+  individual: "The probability that an intruder who looks for a record finds the right person in the population.",
+  households: "The probability that any member of a household is found, and with them all others.",
+  suda: "Records that two or three keys already make unique stand out most (special uniques).",
+  population: "How many records that are unique in the file are unique in the population too, by a log-linear model.",
+  attacks: "What somebody who has the released file and knows the keys could find out, tried on a masking.",
+};
+const state = { project: null, mayWork: false, attributes: [], view: "combinations" };
 
-begin(async ({ project, may, answers: [recode, recipe] }) => {
+begin(async ({ project, may }) => {
   byId("next").href = `/projects/${projectId}/method`;
   byId("to-tables").href = `/projects/${projectId}/tables`;
   if (project.data_version === 0) {
     fill(byId("main"), el("p", { class: "empty" }, "There are no data yet. ", el("a", { href: `/projects/${projectId}/data` }, "Upload a file.")));
     return;
   }
-  state.mayWork = may("work");
-  for (const id of ["undo", "redo", "as-masking"]) byId(id).hidden = !state.mayWork;
+  Object.assign(state, { project, mayWork: may("work"), attributes: (await get(at("/description"))).attributes });
   byId("tolerance").value = project.tolerance;
-  state.description = await get(at("/description"));
-  const keys = categorical(state.description).map((attribute) => attribute.name);
-  fill(byId("keys"), keys.map((key, i) => el("label", {}, el("input", { type: "checkbox", value: key, checked: i < 6 }), " ", name(key))));
-  prepareSteps(recode.spec_schema);
+  const scenario = inUse();
+  if (scenario) {
+    byId("up-to").value = scenario.up_to ?? "";
+    byId("tolerance").value = scenario.tolerance ?? scenario.threshold ?? project.tolerance;
+    byId("missing").value = scenario.missing ?? "none";
+  }
+  drawKeys(scenario?.keys);
   connect();
-  keep(recipe.value, recipe.etag);
+  const wanted = location.hash.slice(1);
+  await select(wanted in MEANING ? wanted : "combinations");
+});
+
+// A number is a key once it is banded.
+const isBanded = (attribute) => activeSteps().some((step) => step.method === "recode" && step.steps.some((each) => each.attribute === attribute && BANDS.has(each.step)));
+const activeSteps = () => kept.settings.steps.filter((step) => !step.off).map(({ off: _, ...step }) => step);
+
+function drawKeys(chosen) {
+  const listed = state.attributes.filter((each) => KEYS.has(each.kind) || (chosen ?? []).includes(each.name));
+  const first = new Set(chosen ?? listed.filter((each) => each.kind !== "numeric").slice(0, 6).map((each) => each.name));
+  fill(byId("keys"), listed.map((each) => (each.kind !== "numeric" || isBanded(each.name) || first.has(each.name)
+    ? el("label", {}, el("input", { type: "checkbox", value: each.name, checked: first.has(each.name) }), " ", name(each.name), each.kind === "numeric" && !isBanded(each.name) ? bandButton(each.name) : null)
+    : el("span", { class: "number" }, name(each.name), bandButton(each.name)))));
+}
+
+const bandButton = (attribute) => (state.mayWork ? [" ", el("button", { type: "button", class: "small", title: "Add a step that bands it, and make it a key", "aria-label": `Band ${attribute}`, on: { click: guarded(async () => {
+  const ticked = keys(), breaks = await bandNumber(attribute);
+  if (!breaks.length) { say(`${attribute}: no bands can be proposed.`); return; }
+  drawKeys([...ticked, attribute]);
+  say(`A first step of the pipeline bands ${attribute} at ${breaks.join(", ")}.`);
   await look();
-}, () => Promise.all([get("/methods/recode"), call("GET", at("/recipe"))]));
+}) } }, "Band it")] : null);
 
 const keys = () => [...byId("keys").querySelectorAll("input:checked")].map((box) => box.value);
 
@@ -39,188 +70,181 @@ function combinations() {
   return { keys: chosen, ...(most === "" ? {} : { up_to: Math.max(1, Math.min(Number(most), chosen.length)) }), tolerance: Number(byId("tolerance").value), missing: byId("missing").value };
 }
 
-function keep(recipe, etag) {
-  // Earlier advice no longer applies.
-  fill(byId("advice"));
-  byId("advice-note").textContent = "";
-  state.recipe = recipe;
-  state.etag = etag;
-  byId("undo").disabled = !recipe.can_undo || !state.mayWork;
-  byId("redo").disabled = !recipe.can_redo || !state.mayWork;
-  byId("as-masking").disabled = !recipe.steps.length || !state.mayWork;
-  byId("toml").textContent = recipe.toml || "# no steps yet";
+// The scenario in use as the form has it; without one, combinations of the ticked keys.
+function question() {
+  const scenario = inUse();
+  if (!scenario) return { combinations: combinations(), pipeline: true };
+  if (!scenario.keys || isKept()) return { scenario, pipeline: true };
+  const { up_to: _, threshold: __, ...rest } = scenario;
+  return { scenario: { ...rest, ...combinations(), name: `${scenario.name} (changed)` }, pipeline: true };
 }
+
+function isKept() {
+  const scenario = inUse(), now = combinations();
+  if (!scenario) return false;
+  const stated = { up_to: scenario.up_to, tolerance: scenario.tolerance ?? scenario.threshold ?? now.tolerance, missing: scenario.missing ?? "none" };
+  return now.keys.toSorted().join() === (scenario.keys ?? now.keys).toSorted().join() && now.up_to === stated.up_to && now.tolerance === stated.tolerance && now.missing === stated.missing;
+}
+
+const keepScenario = guarded(async () => {
+  const scenario = inUse(), others = kept.settings.scenarios, { up_to: _, threshold: __, combinations: ___, ...rest } = scenario ?? { name: "own" };
+  const made = { ...rest, ...combinations() };
+  await change({ scenarios: scenario ? others.map((each) => (each === scenario ? made : each)) : [...others, made], scenario: made.name });
+  location.reload();
+});
+
+// --- The sides.
 
 let asked = 0;
 const look = guarded(async () => {
   refreshPython?.();
-  const own = ++asked;
-  if (!keys().length) { byId("sentence").textContent = "Tick at least one key."; drawRecipe([]); return; }
-  let found;
-  try { found = await post(at("/risky"), { combinations: combinations() }); } catch (error) {
-    if (own !== asked) return;
-    byId("sentence").className = "warning";
-    byId("sentence").textContent = error instanceof Refused ? `${error.message} ${error.hint}` : "The combinations could not be counted.";
-    drawRecipe([]);  // a step that no longer fits the data can be edited or removed
-    return;
+  const own = ++asked, { view } = state;
+  byId("keep-scenario").hidden = !state.mayWork || isKept() || !keys().length;
+  byId("keep-scenario").textContent = inUse() ? `Keep these keys in the scenario ${inUse().name}` : "Keep these keys as the scenario of the project";
+  fill(byId("advice"));
+  byId("advice-note").textContent = "";
+  if (!keys().length) { show("warning", "Tick at least one key."); return; }
+  if (view === "attacks") { await showAttacks(own); return; }
+  byId("panel").setAttribute("aria-busy", "true");
+  try {
+    const found = await post(at(view === "combinations" ? "/risky" : `/risk-views/${view}`), question());
+    if (own === asked) (view === "combinations" ? showCombinations : showView)(found);
+  } catch (error) {
+    const misfit = error.fields?.position ? [el("a", { class: "button main", href: `/projects/${projectId}/method` }, "Mend the pipeline")] : [];
+    if (own === asked) show("warning", error instanceof Refused ? `${capital(error.message)}. ${capital(error.hint)}` : "The risk could not be counted.", null, misfit);
+  } finally {
+    if (own === asked) byId("panel").setAttribute("aria-busy", "false");
   }
-  if (own !== asked) return;
-  byId("sentence").className = found.unsafe_combinations ? "warning" : "good";
-  byId("sentence").textContent = found.sentence[0].toUpperCase() + found.sentence.slice(1) + ".";
-  fill(byId("dimensions"), dimensions(found.by_dimension, found.stages[0]?.by_dimension ?? {}));
+});
+
+function show(kind, text, chart = null, actions = []) {
+  byId("sentence").className = kind;
+  byId("sentence").textContent = text;
+  fill(byId("chart"), chart);
+  fill(byId("actions"), state.mayWork ? actions : null);
+}
+
+const capital = (text) => text.slice(0, 1).toUpperCase() + text.slice(1);
+const after = (steps) => (steps ? `After ${several(steps, "step")} of the pipeline: ` : "");
+
+function showCombinations(found) {
+  const before = found.stages.length > 1 ? found.stages[0] : null, steps = before ? activeSteps().length : 0;
+  const text = `${capital(found.sentence)}.${before ? ` In the file itself ${several(before.unsafe_combinations, "combination is", "combinations are")} unsafe.` : ""}`;
+  const sizes = Object.keys({ ...before?.by_dimension, ...found.by_dimension });
+  const rows = sizes.map((size) => ({ label: size === "1" ? "1 key" : `${size} keys`, now: found.by_dimension[size] ?? 0, before: before ? before.by_dimension[size] ?? 0 : null }));
+  show(found.unsafe_combinations ? "warning" : "good", `${found.scenario ? `Scenario ${found.scenario}. ` : ""}${after(steps)}${text}${found.note ? ` ${found.note}` : ""}`,
+    pairs("Unsafe combinations by number of keys", rows), found.unsafe_combinations ? [leadTo("Suppress these", suppression(), true)] : []);
   fill(byId("by-key"), found.keys.map((each) => el("tr", {}, el("td", {}, name(each.key)), el("td", { class: "n" }, count(each.records)), el("td", { class: "n" }, count(each.alone)))));
   const worst = [...found.combinations].filter((each) => each.unsafe).sort((a, b) => b.unsafe - a.unsafe).slice(0, 50);
   fill(byId("worst"), worst.length ? worst.map((each) => el("tr", {}, el("td", {}, each.keys.flatMap((key, i) => [i ? " × " : "", name(key)])), el("td", { class: "n" }, count(each.occupied)),
     el("td", { class: "n" }, count(each.unsafe)), el("td", { class: "n" }, count(each.records)))) : el("tr", {}, el("td", { colspan: 4, class: "note" }, "No unsafe combinations.")));
-  drawRecipe(found.stages);
-});
-
-// Unsafe combinations now and before the recipe, by number of keys.
-function dimensions(now, before) {
-  const sizes = Object.keys({ ...before, ...now }), most = Math.max(1, ...Object.values(before), ...Object.values(now));
-  if (!sizes.length) return el("p", { class: "note" }, "No combinations of keys remain.");
-  const width = 620, line = 22, room = width - 220;
-  const summary = sizes.map((size) => `${size} key${size === "1" ? "" : "s"}: ${count(now[size] ?? 0)} unsafe, ${count(before[size] ?? 0)} before the recipe`).join("; ");
-  const chart = svg("svg", { class: "bars", width, height: 2 * line * sizes.length, role: "img", "aria-label": summary });
-  sizes.forEach((size, i) => {
-    [["now", now[size] ?? 0], ["before the recipe", before[size] ?? 0]].forEach(([word, value], j) => {
-      const y = line * (2 * i + j), label = svg("text", { x: 0, y: y + 15 }), shown = svg("text", { x: 210 + Math.max(2, (room * value) / most) - 60, y: y + 15 });
-      label.textContent = j ? "" : `${size} key${size === "1" ? "" : "s"}`;
-      shown.textContent = `${count(value)} ${word}`;
-      shown.setAttribute("x", 80 + Math.max(2, (room * value) / most) + 6);
-      chart.append(svg("g", {}, label, svg("rect", { x: 80, y: y + 4, width: Math.max(2, (room * value) / most), height: line - 8, class: j ? "small" : "" }), shown));
-    });
-  });
-  return chart;
 }
 
-function drawRecipe(stages) {
-  if (!state.recipe.steps.length) { fill(byId("steps-list"), el("li", { class: "note plain" }, "No steps yet: the original file.")); return; }
-  fill(byId("steps-list"), state.recipe.steps.map((step, i) => {
-    const stage = stages[i + 1] ?? {};
-    return el("li", state.editing === i ? { "aria-current": "step" } : {}, name(step.method ? specText(step) : stage.step ?? state.recipe.sentences[i]), el("span", { class: "note block" },
-      `${stage.unsafe_combinations === null || stage.unsafe_combinations === undefined ? "–" : count(stage.unsafe_combinations)} unsafe left · ${share(stage.information_loss)} of the information lost`),
-    state.mayWork ? el("span", {}, el("button", { type: "button", class: "small", "aria-label": `Edit step ${i + 1}`, on: { click: () => edit(i) } }, "Edit"), " ",
-      el("button", { type: "button", class: "small", "aria-label": `Remove step ${i + 1}`, on: { click: () => set(state.recipe.steps.toSpliced(i, 1)) } }, "Remove")) : null);
-  }));
-}
+const TITLES = { groups: "Records by size of their group", individual: "Records by risk", households: "Households by risk", suda: "Special uniques by key", population: "Uniques in the file and in the population" };
 
-const set = guarded(async (steps) => {
-  const found = await call("PUT", at("/recipe"), { body: { steps }, etag: state.etag });
-  keep(found.value, found.etag);
-  leave();
-  await look();
-  say(byId("sentence").textContent);
-  return true;
-});
-
-const stepThrough = (way) => guarded(async () => {
-  const found = await call("POST", at(`/recipe/${way}`), { body: {} });
-  keep(found.value, found.etag);
-  leave();
-  await look();
-});
-
-// The steps and their forms come from the schema of recode; suppression is a method of its own.
-function prepareSteps(schema) {
-  const mapping = schema.properties.steps.items.discriminator.mapping;
-  for (const [kind, place] of Object.entries(mapping)) {
-    const found = schema.$defs[place.replace("#/$defs/", "")];
-    state.steps.set(kind, { ...found, $defs: schema.$defs });
-  }
-  state.steps.set("suppress", null);
-  // In the order of WORDS, the most used first; kinds without an entry come last.
-  const kinds = [...new Set([...Object.keys(WORDS).filter((kind) => state.steps.has(kind)), ...state.steps.keys()])];
-  fill(byId("step-kind"), kinds.map((kind) => el("option", { value: kind }, WORDS[kind] ?? kind)));
-  byId("step-kind").addEventListener("change", () => drawStep());
-  drawStep();
-}
-
-function drawStep(first = {}) {
-  const kind = byId("step-kind").value, schema = state.steps.get(kind);
-  const attributes = state.description.attributes.filter((each) => each.kind !== "identifier").map((each) => each.name);
-  if (schema === null) {
-    state.form = { read: () => ({}), missing: () => [] };
-    fill(byId("step-fields"), el("p", { class: "note" }, "Blanks the fewest values such that no combination of the keys ticked above is unsafe; proved minimal where time allows."));
+function showView(found) {
+  if (found.problem) {
+    show("warning", found.problem, null, found.view === "households" ? [] : [el("button", { type: "button", on: { click: () => byId("scenario-edit")?.click() } }, "Edit the scenario")]);
     return;
   }
-  if (kind === "recode") state.form = recodeForm(categorical(state.description), (attribute) => valuesMade(state.recipe?.steps.slice(0, state.editing ?? undefined) ?? [], attribute), first);
-  else state.form = schemaForm(schema, { attributes, skip: ["step"], first });
-  fill(byId("step-fields"), state.form.element);
+  const compared = found.steps > 0;
+  const rows = [...found.bars, ...found.sensitive.map((each) => ({ ...each, label: `${each.label} can be inferred` }))].map((each) => ({ ...each, before: compared ? each.before : null }));
+  show(found.at_risk ? "warning" : "good", `Scenario ${found.scenario}. ${after(found.steps)}${found.sentence}${compared ? ` In the file itself: ${count(found.at_risk_before)}.` : ""}`,
+    pairs(TITLES[found.view], rows), found.at_risk ? [actionOf(found)] : []);
 }
 
-function step() {
-  const kind = byId("step-kind").value;
-  if (kind !== "suppress") return { step: kind, ...state.form.read() };
-  // Other parameters of a suppression have no field here; keep them when it is edited.
-  const edited = state.recipe.steps[state.editing], { up_to: _, ...kept } = edited?.method === "suppress" ? edited : { method: "suppress" };
-  return { ...kept, ...combinations() };
+function actionOf(found) {
+  if (found.view === "groups") return leadTo("Suppress these", suppression(), true);
+  if (found.view === "households") return leadTo("Swap households", { method: "household_swap" }, true);
+  if (found.view !== "suda") return leadTo("Target these by a swap", { method: "swap", targeting: targets() }, true);
+  const attribute = found.bars[0].label, kind = state.attributes.find((each) => each.name === attribute)?.kind;
+  const step = kind === "numeric" ? "ranges" : kind === "date" ? "date_band" : "recode";
+  return leadTo(`Recode ${attribute}`, { method: "recode", steps: [{ step, attribute }] }, true);
 }
 
-function edit(i) {
-  const { step: kind, method, ...rest } = state.recipe.steps[i];
-  byId("step-kind").value = method ?? kind;
-  state.editing = i;
-  drawStep(rest);
-  // A suppression uses the ticked keys: it is edited there.
-  if (method === "suppress") tick(rest);
-  byId("add-step").textContent = `Replace step ${i + 1}`;
-  byId("leave-step").hidden = false;
-  byId("step-kind").focus();
+// A link to the pipeline with a step filled in.
+const leadTo = (text, step, isMain) => el("a", { class: isMain ? "button main" : "button", href: `/projects/${projectId}/method?step=${encodeURIComponent(JSON.stringify(step))}` }, text);
+const suppression = () => ({ method: "suppress", ...(isKept() ? { scenario: inUse().name } : combinations()) });
+const targets = () => (isKept() ? { scenario: inUse().name } : { keys: keys(), n: Math.max(2, Number(byId("tolerance").value)) });
+
+// --- Attacks are tried on a masking.
+
+async function showAttacks(own) {
+  const [maskings, attacks] = await Promise.all([get(at("/maskings?limit=20")), get(at("/attacks?limit=20"))]);
+  if (own !== asked) return;
+  const [masking] = current(maskings.items, state.project);
+  if (!masking) { show("good", "There is no masking yet: make one by the pipeline, then attack it.", null, [el("a", { class: "button main", href: `/projects/${projectId}/method` }, "To the pipeline")]); return; }
+  const run = el("button", { type: "button", class: "main", on: { click: guarded(async () => {
+    const ended = await follow(await post(at("/attacks"), { masking: masking.id, full: false }, { once: true }), byId("job"), "Attacking");
+    if (ended.state === "succeeded") await look();
+  }) } }, "Attack the newest masking");
+  const newest = attacks.items.find((each) => each.spec.masking === masking.id);
+  if (!newest) { show("good", `Not tried yet on the newest masking (${specText(masking.spec.spec)}).`, null, [run]); return; }
+  const found = await get(at(`/attacks/${newest.id}`));
+  if (own !== asked) return;
+  const outcomes = found.summary.attacks, worst = outcomes.toSorted((a, b) => (b.advantage ?? 0) - (a.advantage ?? 0))[0];
+  const bad = (worst?.interval[0] ?? 0) > 0;
+  if (bad) run.className = "";
+  show(bad ? "warning" : "good", worst ? `On ${specText(masking.spec.spec)}: ${bad ? `${worst.attack.replaceAll("_", " ")} does best, ${share(worst.advantage)} above guessing.` : "no attack does clearly better than guessing."}` : "No attack applies.",
+    pairs("Success of each attack in percent, beside guessing", outcomes.map((each) => ({ label: each.attack.replaceAll("_", " "), now: Math.round(1000 * (each.success ?? 0)) / 10, before: Math.round(1000 * (each.baseline ?? 0)) / 10 })), ["succeeds", "by guessing"]),
+    [...(bad ? [leadTo("Target these by a swap", { method: "swap", targeting: targets() }, true)] : []), run]);
 }
 
-function leave() {
-  state.editing = null;
-  byId("add-step").textContent = "Add the step";
-  byId("leave-step").hidden = true;
-}
+// --- Tabs: arrow keys move, the address keeps the side.
 
-function tick({ keys: chosen = [], up_to: upTo, tolerance, missing }) {
-  for (const box of byId("keys").querySelectorAll("input")) box.checked = chosen.includes(box.value);
-  byId("up-to").value = upTo ?? "";
-  for (const [id, value] of [["tolerance", tolerance], ["missing", missing]]) if (value !== undefined) byId(id).value = value;
-  look();
+const tabs = () => [...document.querySelectorAll("[role=tab]")];
+
+async function select(view) {
+  state.view = view;
+  for (const tab of tabs()) {
+    const isChosen = tab.dataset.view === view;
+    tab.setAttribute("aria-selected", String(isChosen));
+    tab.tabIndex = isChosen ? 0 : -1;
+    if (isChosen) { byId("panel").setAttribute("aria-labelledby", tab.id); tab.scrollIntoView({ block: "nearest", inline: "nearest" }); }
+  }
+  history.replaceState(null, "", view === "combinations" ? location.pathname : `#${view}`);
+  byId("meaning").textContent = MEANING[view];
+  byId("for-combinations").hidden = view !== "combinations";
+  fill(byId("job"));
+  show("good", "…");
+  await look();
 }
 
 let refreshPython = null;
 function connect() {
-  refreshPython = python(() => ({ recipe: state.recipe?.steps ?? [], risky: combinations() }));
+  refreshPython = python(() => ({ risky: combinations(), ...(activeSteps().length ? { spec: { method: "pipeline", steps: activeSteps() } } : {}) }));
   let waiting = 0;
-  byId("keys-form").addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(look, 150); });
+  byId("keys-form").addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(look, 100); });
   byId("keys-form").addEventListener("submit", (event) => event.preventDefault());
-  byId("undo").addEventListener("click", stepThrough("undo"));
-  byId("redo").addEventListener("click", stepThrough("redo"));
-  byId("next-step").hidden = !state.mayWork;
-  byId("leave-step").addEventListener("click", () => { leave(); drawStep(); });
-  byId("step-form").addEventListener("submit", (event) => {
-    event.preventDefault();
-    const missing = state.form.missing();
-    if (missing.length) { showProblem(new Refused({ detail: `The step still needs: ${missing.join(", ").toLowerCase()}.` }, 0)); return; }
-    const steps = state.editing === null ? [...state.recipe.steps, step()] : state.recipe.steps.with(state.editing, step());
-    set(steps);
-  });
-  byId("ask-advice").addEventListener("click", guarded(async () => {
-    byId("ask-advice").disabled = true;
-    try { showAdvice(await post(at("/advice"), { combinations: combinations(), most: 8 })); } finally { byId("ask-advice").disabled = false; }
-  }));
-  byId("as-masking").addEventListener("click", guarded(async () => {
-    const recodes = state.recipe.steps.filter((each) => each.step), last = state.recipe.steps.at(-1);
-    const suppresses = last.method === "suppress";
-    if (recodes.length + (suppresses ? 1 : 0) !== state.recipe.steps.length) {
-      showProblem(new Refused({ detail: "A recipe with a masking in the middle cannot become one masking.", hint: "Put the suppression last." }, 0));
-      return;
-    }
-    // Recodes alone are one masking; with a suppression at the end, that is the masking, of what the recodes leave.
-    if (suppresses && recodes.length && !(await set(recodes))) return;
-    const body = suppresses ? { spec: last } : { spec: { method: "recode", steps: recodes }, use_recipe: false };
-    await followMasking(await post(at("/maskings"), { ...body, measures: ["k_anonymity", "information_loss"] }, { once: true }), byId("job"));
-  }));
+  byId("keep-scenario").addEventListener("click", keepScenario);
+  addEventListener("hashchange", () => { if (location.hash.slice(1) in MEANING) select(location.hash.slice(1)); });
+  for (const tab of tabs()) {
+    tab.addEventListener("click", () => select(tab.dataset.view));
+    tab.addEventListener("keydown", (event) => {
+      const list = tabs(), place = list.indexOf(tab), to = { ArrowRight: place + 1, ArrowLeft: place - 1, Home: 0, End: list.length - 1 }[event.key];
+      if (to === undefined) return;
+      event.preventDefault();
+      const target = list[(to + list.length) % list.length];
+      target.focus();
+      select(target.dataset.view);
+    });
+  }
+  byId("ask-advice").addEventListener("click", guarded(async () => showAdvice(await post(at("/advice"), { ...question(), most: 8 }))));
 }
 
 function showAdvice(found) {
-  fill(byId("advice"), found.advice.map((each) => el("li", {}, name(each.sentence), el("span", { class: "note block" },
+  fill(byId("advice"), found.advice.map((each) => el("li", {}, name(capital(each.sentence)), el("span", { class: "note block" },
     `removes ${count(each.removed)} of ${count(found.unsafe)}, loses ${share(each.loss)} of the information`),
-  state.mayWork ? el("button", { type: "button", class: "small", on: { click: () => set([...state.recipe.steps, each.step]) } }, "Apply") : null)));
+  state.mayWork ? el("button", { type: "button", class: "small", on: { click: guarded(() => take(each)) } }, "Add to the pipeline") : null)));
   const hidden = found.hidden ? ` ${count(found.hidden)} more are hidden: they name levels that few records have.` : "";
   byId("advice-note").textContent = (found.advice.length ? `${several(found.tried, "recode was", "recodes were")} tried.` : "No single recode helps.") + hidden;
+}
+
+// Recodes come before everything that blanks or perturbs.
+async function take(advice) {
+  const steps = kept.settings.steps, place = steps.findIndex((step) => step.method !== "recode"), end = place < 0 ? steps.length : place;
+  await change({ steps: steps.toSpliced(end, 0, { method: "recode", steps: [advice.step] }) });
+  await look();
+  byId("advice-note").textContent = `Added to the pipeline: ${advice.sentence}.`;
+  say(byId("advice-note").textContent);
 }

@@ -3,20 +3,35 @@
 import { get, post, Refused } from "./api.js";
 import { categorical } from "./before-after.js";
 import { byId, count, el, fill, name, several } from "./dom.js";
+import { specText } from "./masking.js";
 import { at } from "./page.js";
+
+// What was masked so far by other methods than swapping, each once: candidates beside the swaps.
+async function otherCandidates() {
+  const made = (await get(at("/maskings?limit=50"))).items.map((each) => each.spec.spec).filter((each) => each.method !== "swap");
+  const found = [...new Map(made.map((each) => [JSON.stringify(each), each])).values()];
+  fill(byId("others"), found.length ? found.map((each, i) => el("label", {}, el("input", { type: "checkbox", value: i }), " ", name(specText(each))))
+    : el("span", { class: "note" }, "Nothing has been masked by another method yet."));
+  return () => ticked("others").map((i) => found[Number(i)]);
+}
 
 export async function studyForm(description, { run, changed }) {
   const form = byId("study-form"), names = categorical(description).map((attribute) => attribute.name);
   const sets = [{ fixed: [], differ: [] }];
   ticks("attributes", names, () => names);
   ticks("keys", names, () => []);
-  const measures = await get("/measures");
+  const [measures, others] = await Promise.all([get("/measures"), otherCandidates()]);
   for (const axis of ["risk", "distortion"]) {
     const own = measures.filter((measure) => measure.axis === axis);
     ticks(axis, own.map((measure) => measure.name), () => own.filter((measure) => measure.default_for.includes("study")).map((measure) => measure.name), new Map(own.map((measure) => [measure.name, measure])));
   }
 
+  const vary = () => {
+    const keep = numbers(form.elements.pram.value), attributes = ticked("attributes");
+    return keep.length && attributes.length ? [{ method: "pram", attributes, sweep: { keep } }] : [];
+  };
   const spec = () => ({
+    others: others(), vary: vary(),
     attributes: ticked("attributes"), up_to: Number(form.elements.up_to.value), rates: numbers(form.elements.rates.value), constraints: sets,
     true_swap: form.elements.true_swap.value, replicates: Number(form.elements.replicates.value), risk: ticked("risk"), distortion: ticked("distortion"),
     keys: ticked("keys"), objective: form.elements.objective.value + form.elements.objective_value.value,

@@ -1,0 +1,148 @@
+"""Find a person's record by the keys: the intruder has the keys of everyone, and links them to the release."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from safeswap.arrays.types import Floats, Int64s
+from safeswap.attacks.base import Outcome, Setting, Skipped
+from safeswap.model.columns import to_numbers
+
+_MOST_PAIRS = 4_000_000
+"""Up to so many pairs are weighed by Fellegi and Sunter."""
+
+
+class Linkage:
+    """Link by the scenario's keys to the records that agree in all of them, one at random among equals.
+
+    The intruder has the true keys of everyone, which is the worst case. A number counts as a level of its own. Who
+    finds no record that agrees takes any record.
+    """
+
+    name: ClassVar[str] = "linkage"
+    title: ClassVar[str] = "Find a person's record by the keys"
+    intruder: ClassVar[str] = "the true keys of every person"
+    quick: ClassVar[bool] = True
+    needs: ClassVar[frozenset[str]] = frozenset({"original", "scenario"})
+
+    def run(self, setting: Setting) -> Outcome | Skipped:
+        """Link everyone; count correct links, precision on uniques, and P(claimed match true)."""
+        assert setting.scenario is not None  # noqa: S101  (a need)
+        before, after = setting.cells(setting.scenario.keys)
+        return link_cells(self.name, before, after, f"by {', '.join(setting.scenario.keys)}")
+
+
+def link_cells(name: str, before: Int64s, after: Int64s, how: str) -> Outcome:
+    """Link every original record to the released ones of its cell."""
+    records = len(before)
+    size = np.bincount(after, minlength=int(before.max(initial=0)) + 1)
+    alike = size[before]
+    right: Floats = np.where(before == after, 1 / np.maximum(alike, 1), 0.0) + (alike == 0) / records
+    claimed = alike == 1
+    true = int(np.count_nonzero(claimed & (before == after)))
+    precision = true / max(int(claimed.sum()), 1)
+    success = float(right.mean())
+    sentence = (
+        f"{success:.2%} of the records are found {how}; of {int(claimed.sum()):,} that seem unique, {precision:.1%} "
+        "are the person's own."
+    )
+    detail = {"claimed": int(claimed.sum()), "claimed_true": true, "precision_on_uniques": precision}
+    detail |= {"correct_links": float(right.sum()), "records": records}
+    return Outcome(
+        attack=name,
+        success=success,
+        baseline=1 / records,
+        trials=records,
+        against="naming any record",
+        sentence=sentence,
+        detail=detail,
+    )
+
+
+class NearestRecord:
+    """Link by numeric keys to the nearest released record, each key in units of its deviation.
+
+    The intruder has the true numbers of everyone.
+    """
+
+    name: ClassVar[str] = "nearest_record"
+    title: ClassVar[str] = "Find a person's record by the nearest numbers"
+    intruder: ClassVar[str] = "the true numeric keys of every person"
+    quick: ClassVar[bool] = False
+    needs: ClassVar[frozenset[str]] = frozenset({"original", "scenario"})
+
+    def run(self, setting: Setting) -> Outcome | Skipped:
+        """Link every released record to the nearest original one."""
+        assert setting.scenario is not None  # noqa: S101  (a need)
+        keys = setting.scenario.numeric
+        if not keys:
+            return Skipped(attack=self.name, reason="needs numeric keys")
+        before, after = (
+            np.column_stack([to_numbers(d, k) for k in keys]) for d in (setting.original, setting.released)
+        )
+        known = np.isfinite(before).all(axis=1) & np.isfinite(after).all(axis=1)
+        if not known.any():
+            return Skipped(attack=self.name, reason="no record has all numeric keys")
+        nearest, ties = _nearest(before[known], after[known])
+        right = np.where(nearest, 1 / ties, 0.0)
+        return Outcome(
+            attack=self.name,
+            success=float(right.mean()),
+            baseline=1 / len(right),
+            trials=len(right),
+            against="naming any record",
+            sentence=f"{right.mean():.2%} of the records are nearest to their own original by {', '.join(keys)}.",
+            detail={"correct_links": float(right.sum()), "records": len(right)},
+        )
+
+
+def _nearest(archive: Floats, queries: Floats) -> tuple[Any, Int64s]:
+    """Return whether no other original is nearer than a record's own, and how many are equally near."""
+    from scipy.spatial import cKDTree
+
+    scale = archive.std(axis=0)
+    scale[scale == 0] = 1.0
+    tree = cKDTree(archive / scale)
+    own = np.sqrt(((queries - archive) ** 2 / scale**2).sum(axis=1))
+    least = tree.query(queries / scale)[0]
+    near = own <= least * (1 + 1e-12) + 1e-300
+    ties = tree.query_ball_point(queries / scale, np.nextafter(own, np.inf), return_length=True)
+    return near, np.maximum(np.asarray(ties, dtype=np.int64), 1)
+
+
+class FellegiSunter:
+    """Link by match weights, trained on the release alone as an intruder must: the best weight names the record.
+
+    The intruder has the true keys of everyone; a difference in one key need not spoil a link.
+    """
+
+    name: ClassVar[str] = "fellegi_sunter"
+    title: ClassVar[str] = "Find a person's record by match weights"
+    intruder: ClassVar[str] = "the true keys of every person"
+    quick: ClassVar[bool] = False
+    needs: ClassVar[frozenset[str]] = frozenset({"original", "scenario"})
+
+    def run(self, setting: Setting) -> Outcome | Skipped:
+        """Weigh all pairs of a small file."""
+        from importlib.util import find_spec
+
+        assert setting.scenario is not None  # noqa: S101  (a need)
+        if len(setting.released) ** 2 > _MOST_PAIRS:
+            return Skipped(attack=self.name, reason=f"weighs up to {_MOST_PAIRS:,} pairs of records")
+        if find_spec("splink") is None:
+            return Skipped(attack=self.name, reason="needs the extra safeswap[linkage]")
+        from safeswap.measures.plot.fellegi_sunter import fellegi_sunter_plot
+
+        plot = fellegi_sunter_plot(setting.original, setting.released, setting.scenario.keys)
+        right = np.where(plot.nearest_true, 1 / np.maximum(plot.ties, 1), 0.0)
+        return Outcome(
+            attack=self.name,
+            success=float(right.mean()),
+            baseline=1 / len(right),
+            trials=len(right),
+            against="naming any record",
+            sentence=f"{right.mean():.2%} of the records get the largest weight with their own original.",
+            detail={"correct_links": float(right.sum()), "records": len(right)},
+        )

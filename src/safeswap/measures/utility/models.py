@@ -1,0 +1,277 @@
+"""Do users who fit models get the same answer? Confidence intervals and coefficients of a list of models.
+
+A model is a formula, a family (linear, logistic, Poisson) and a weight. It is fitted to both files. With [L, U] the
+intersection of the two confidence intervals of a coefficient, before [Lo, Uo] and after [Ls, Us]:
+
+    overlap = ½ ((U − L) / (Uo − Lo) + (U − L) / (Us − Ls))          (Karr et al. 2006)
+
+1 if the intervals are the same, 0 if they touch; negative ones lie apart, and are kept. The standardised difference is
+|b' − b| / se(b). With a weight, standard errors are those of the sample design, linearised.
+
+A model that cannot be fitted to one of the files is named, with the reason; the others stand.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+from pydantic import Field, field_validator, model_validator
+from scipy.special import ndtri, stdtrit
+
+from safeswap.arrays import regression
+from safeswap.arrays.types import Floats
+from safeswap.errors import SpecError
+from safeswap.measures.base import ParametricMeasure
+from safeswap.measures.survey import find_weight, read_design
+from safeswap.measures.utility.formula import Formula, ModelData, Side
+from safeswap.model.score import Axis, Comparison, Score
+from safeswap.model.spec import Strict
+from safeswap.model.text import plural
+
+_LEVEL = 0.975
+KARR = (
+    "Karr, Kohnen, Oganian, Reiter & Sanil (2006), A framework for evaluating the utility of data altered to protect "
+    "confidentiality"
+)
+
+
+class Model(Strict):
+    """A model that users of the file fit. ``name`` is how it is called in reports.
+
+    >>> Model(formula="income ~ age + sex").title
+    'income ~ age + sex'
+    """
+
+    formula: Annotated[str, Field(min_length=3, max_length=2000, description="e.g. income ~ age + sex")]
+    family: Annotated[regression.Family, Field(description="linear, logistic or poisson")] = "linear"
+    weight: Annotated[str | None, Field(description="weight; that of the schema if omitted")] = None
+    weighted: Annotated[bool, Field(description="false: without weights, even if the schema has one")] = True
+    name: Annotated[str, Field(max_length=200, description="how the model is called in reports")] = ""
+
+    @field_validator("formula")
+    @classmethod
+    def _can_be_read(cls, formula: str) -> str:
+        try:
+            Formula.parse(formula)
+        except SpecError as error:
+            raise ValueError(error.message) from None
+        return formula
+
+    @property
+    def title(self) -> str:
+        """The name, or else the formula."""
+        return self.name or self.formula
+
+
+@dataclass(frozen=True, eq=False)
+class Estimates:
+    """The coefficients of a model on one file, their standard errors, and the half-width of intervals per error."""
+
+    names: tuple[str, ...]
+    values: Floats
+    errors: Floats
+    critical: float
+    problem: str = ""
+
+
+class ModelMeasure(ParametricMeasure):
+    """A measure of the coefficients of some models, before and after."""
+
+    axis: ClassVar[Axis] = Axis.DISTORTION
+
+    models: Annotated[tuple[Model, ...], Field(max_length=50, description="formula, family and weight of each")] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _reads_one(cls, values: Any) -> Any:
+        """Read a single model from its formula and family, as they are written in one word."""
+        if not isinstance(values, Mapping) or "formula" not in values:
+            return values
+        rest = {name: value for name, value in values.items() if name not in ("formula", "family")}
+        one = {name: values[name] for name in ("formula", "family") if name in values}
+        return {**rest, "models": [*rest.get("models", ()), one]}
+
+    def find_obstacle(self, comparison: Comparison) -> str:
+        """Return that no model is stated; one that did not change is an answer."""
+        return "" if self.models else "no model is stated"
+
+    def score(self, comparison: Comparison) -> Score:
+        """Score the masking; the detail has one row per coefficient, and one per model that cannot be fitted."""
+        if not self.models:
+            raise SpecError(
+                f"{self.name} needs models",
+                code="no-model",
+                hint=f"state them: {self.name}:formula=income ~ age + sex,family=linear; or models=[…] as JSON",
+            )
+        rows = [row for model in self.models for row in compare_model(comparison, model)]
+        fitted = [row for row in rows if not row["problem"]]
+        if not fitted:
+            raise SpecError(
+                f"no model of {self.name} can be fitted: " + "; ".join(_problems(rows)),
+                code="model-not-fitted",
+                hint="leave out terms that depend on each other, or levels with few records",
+            )
+        value, meaning = self._summarise(fitted, len({row["model"] for row in fitted}))
+        failed = _problems(rows)
+        sentence = meaning + (f" Not fitted: {'; '.join(failed)}." if failed else "")
+        names = tuple(dict.fromkeys(n for m in self.models for n in Formula.parse(m.formula).names))
+        return self._score(value, sentence, names, pa.Table.from_pylist(rows, schema=_ROW))
+
+    @abstractmethod
+    def _summarise(self, rows: list[dict[str, Any]], models: int) -> tuple[float, str]:
+        """Return the figure over all coefficients, and what it means."""
+
+
+class CiOverlap(ModelMeasure):
+    """One minus the mean overlap of confidence intervals: 0 if a user's intervals are the same.
+
+    >>> CiOverlap(formula="income~age").models[0].family
+    'linear'
+    """
+
+    name: ClassVar[str] = "ci_overlap"
+    title: ClassVar[str] = "lost overlap of confidence intervals"
+    sources: ClassVar[tuple[str, ...]] = (KARR,)
+
+    def _summarise(self, rows: list[dict[str, Any]], models: int) -> tuple[float, str]:
+        overlaps = [row["overlap"] for row in rows]
+        worst = rows[int(np.argmin(overlaps))]
+        mean = float(np.mean(overlaps))
+        text = (
+            f"Confidence intervals of {_coefficients(rows, models)} overlap by {mean:.4f} on average "
+            "(1: the same, 0: they touch, negative: they lie apart)."
+        )
+        least = f" Least: {worst['coefficient']} in {worst['model']} ({worst['overlap']:.4f})." if len(rows) > 1 else ""
+        return max(0.0, 1 - mean), text + least
+
+
+class Coefficients(ModelMeasure):
+    """The mean standardised difference of coefficients: how many standard errors a user's estimate moved.
+
+    >>> Coefficients().title
+    'change of coefficients in standard errors'
+    """
+
+    name: ClassVar[str] = "coefficients"
+    title: ClassVar[str] = "change of coefficients in standard errors"
+    sources: ClassVar[tuple[str, ...]] = (KARR,)
+
+    def _summarise(self, rows: list[dict[str, Any]], models: int) -> tuple[float, str]:
+        gaps = [row["standardised"] for row in rows]
+        worst = rows[int(np.argmax(gaps))]
+        mean = float(np.mean(gaps))
+        flips = sum(row["sign_flips"] for row in rows)
+        lost = sum(row["significance_flips"] for row in rows)
+        text = f"{_coefficients(rows, models)} moved by {mean:.4f} standard errors on average."
+        text += f" Largest: {worst['coefficient']} in {worst['model']} ({max(gaps):.4f})." if len(rows) > 1 else ""
+        return mean, f"{text} The sign changed in {flips:,}, significance at 5% in {lost:,}."
+
+
+def compare_model(comparison: Comparison, model: Model) -> list[dict[str, Any]]:
+    """Fit a model to both files; return one row per coefficient, or one with the problem."""
+    try:
+        data = ModelData(comparison, Formula.parse(model.formula))
+        before, after = (estimate(data, number, model) for number in (0, 1))
+    except SpecError as error:
+        return [_failed_row(model, error.message)]
+    for found, file in ((before, "original"), (after, "masked file")):
+        if found.problem:
+            return [_failed_row(model, f"{found.problem} in the {file}")]
+    return [_compare(model, before, after, place) for place in range(len(before.names))]
+
+
+def estimate(data: ModelData, number: int, model: Model) -> Estimates:
+    """Fit the model to one of the two files."""
+    side = data.side(number, binary=model.family == "logistic")
+    if model.family == "logistic" and not np.isin(side.response, (0.0, 1.0)).all():
+        return _nothing(side, "its response is not 0 and 1")
+    file = (data.comparison.before, data.comparison.after)[number]
+    weight = find_weight(file.schema, model.weight) if model.weighted else ""
+    if not weight:
+        found = regression.fit(side.design, side.response, model.family)
+        linear = model.family == "linear"
+        critical = float(stdtrit(found.degrees, _LEVEL) if linear and not found.problem else ndtri(_LEVEL))
+        return Estimates(side.names, found.coefficients, found.errors, critical, found.problem)
+    design = read_design(file, weight=weight)
+    found = regression.fit(side.design, side.response, model.family, design.weights[side.kept])
+    if found.problem:
+        return _nothing(side, found.problem)
+    if design.lonely:
+        return _nothing(side, f"{plural(design.lonely, 'stratum has', 'strata have')} one primary sampling unit only")
+    scores = np.zeros((len(side.kept), found.scores.shape[1]))
+    scores[side.kept] = found.scores
+    spread = found.bread @ design.covariance(scores) @ found.bread
+    degrees = max(1, len(design.stratum_of) - len(np.unique(design.stratum_of)))
+    critical = float(stdtrit(degrees, _LEVEL))
+    return Estimates(side.names, found.coefficients, np.sqrt(np.diag(spread)), critical)
+
+
+def _nothing(side: Side, problem: str) -> Estimates:
+    none = np.full(len(side.names), np.nan)
+    return Estimates(side.names, none, none, np.nan, problem)
+
+
+_ROW = pa.schema(
+    [
+        ("model", pa.string()),
+        ("coefficient", pa.string()),
+        *((name, pa.float64()) for name in ("before", "error_before", "after", "error_after")),
+        *((name, pa.float64()) for name in ("overlap", "standardised")),
+        *((name, pa.bool_()) for name in ("sign_flips", "significance_flips")),
+        ("problem", pa.string()),
+    ]
+)
+
+
+def _compare(model: Model, before: Estimates, after: Estimates, place: int) -> dict[str, Any]:
+    one, other = float(before.values[place]), float(after.values[place])
+    first, second = float(before.errors[place]), float(after.errors[place])
+    gap = abs(other - one)
+    significant = [abs(value) > found.critical * error for value, error, found in (
+        (one, first, before), (other, second, after),
+    )]  # fmt: skip
+    return {
+        "model": model.title,
+        "coefficient": before.names[place],
+        "before": one,
+        "error_before": first,
+        "after": other,
+        "error_after": second,
+        "overlap": overlap((one, before.critical * first), (other, after.critical * second)),
+        "standardised": gap / first if first > 0 else (0.0 if gap == 0 else float("inf")),
+        "sign_flips": one * other < 0,
+        "significance_flips": significant[0] != significant[1],
+        "problem": "",
+    }
+
+
+def overlap(one: tuple[float, float], other: tuple[float, float]) -> float:
+    """Return the overlap of two intervals, each a middle and a half-width; negative if they lie apart.
+
+    >>> overlap((0.0, 1.0), (1.0, 1.0)), overlap((0.0, 1.0), (0.0, 1.0))
+    (0.5, 1.0)
+    """
+    if one == other:
+        return 1.0
+    low = max(one[0] - one[1], other[0] - other[1])
+    high = min(one[0] + one[1], other[0] + other[1])
+    if not (one[1] > 0 and other[1] > 0):  # an exact fit has no interval
+        return 0.0
+    return 0.5 * ((high - low) / (2 * one[1]) + (high - low) / (2 * other[1]))
+
+
+def _failed_row(model: Model, problem: str) -> dict[str, Any]:
+    return {"model": model.title, "coefficient": "", "problem": problem}
+
+
+def _problems(rows: list[dict[str, Any]]) -> list[str]:
+    return [f"{row['model']} ({row['problem']})" for row in rows if row["problem"]]
+
+
+def _coefficients(rows: list[dict[str, Any]], models: int) -> str:
+    return f"{plural(len(rows), 'coefficient')} in {plural(models, 'model')}"

@@ -1,0 +1,385 @@
+"""Make households of coded columns: numbers, areas, profiles, draws; refuse files that have none to speak of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from safeswap.arrays import cells, keyed, sparse
+from safeswap.arrays.compiled import njit
+from safeswap.arrays.geography import count_straddling, find_parents
+from safeswap.arrays.names import Names
+from safeswap.arrays.types import Codes, Flags, Int32s, Int64s, Rows, UInt64s
+from safeswap.engines.identity import column_identity
+from safeswap.errors import InfeasibleError, InputError, SpecError
+from safeswap.methods.exchange import require_categorical
+from safeswap.methods.household_swap.spec import HouseholdSwapSpec
+from safeswap.methods.household_swap.swapping import Population, Risk
+from safeswap.model.columns import missing_codes, to_numbers
+from safeswap.model.geography import not_nested_error
+from safeswap.model.key import Key
+from safeswap.model.microdata import Microdata
+from safeswap.model.schema import Schema, level_texts
+from safeswap.model.text import plural
+
+_SHOWN = 5
+_MOST_ODDS = 1_000_000  # a risk below one in this many counts as that
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Households:
+    """The households of a file, as kernels take them, and what is needed to move their members."""
+
+    population: Population
+    risk: Risk
+    numbers: Int32s  # by row of the file: its household, −1 outside of any
+    size: Int32s  # by household: members
+    immovable: int  # households without geography
+    communal: int  # establishments left out of this run
+    outside: int  # persons without a household
+
+    def __len__(self) -> int:
+        return len(self.size)
+
+
+def read_households(data: Microdata, spec: HouseholdSwapSpec, key: Key, draw_key: bytes) -> Households:
+    """Code the households of a file for a specification with all names; refuse what cannot be swapped."""
+    check_columns(data.schema, spec)
+    assert spec.household is not None  # noqa: S101  (resolved)
+    numbers, levels = _number_households(data, spec)
+    row_area, paths = _number_areas(data, spec)
+    row_area, area = _place_households(spec, numbers, row_area, len(levels))
+    size = np.zeros(len(levels), dtype=np.int32)
+    _count_members(numbers, size)
+    constant = {n: _constant(data, n, numbers, len(levels)) for n in _constant_names(spec)}
+    is_communal = _find_communal(data, spec, constant, len(levels))
+    placed = area >= 0
+    movable = placed & (is_communal if spec.units == "communal" else ~is_communal)
+    cell, number_of_cells = _risk_cells(data, spec)
+    counted = row_area >= 0
+    inside, outside = counted & (numbers >= 0), counted & (numbers < 0)
+    every = bool(inside.all())
+    population = Population(
+        household=numbers if every else numbers[inside],
+        cell=cell if every else cell[inside],
+        cells=number_of_cells,
+        area=np.maximum(area, 0),
+        paths=paths,
+        profiles=tuple(_profile(data, names, constant, size, match_size=spec.match_size) for names in spec.profiles),
+        draw=_draw(levels, key, draw_key),
+        movable=None if movable.all() else movable,
+        outside_area=row_area[outside],
+        outside_cell=cell[outside],
+    )
+    _refuse_lonely(population, spec)
+    risk = _own_risk(data, spec, population, inside) if spec.risk else _counted_risk(population, spec)
+    return Households(
+        population=population,
+        risk=risk,
+        numbers=numbers,
+        size=size,
+        immovable=int(np.count_nonzero(~placed)),
+        communal=int(np.count_nonzero(placed & ~movable)),
+        outside=int(np.count_nonzero(numbers < 0)),
+    )
+
+
+def check_columns(schema: Schema, spec: HouseholdSwapSpec) -> None:
+    """Refuse unknown attributes, and attributes of a kind that does not fit their role."""
+    for name in (spec.household, *spec.carry_along, *spec.risk):
+        schema[name]
+    require_categorical(schema, spec.geography, what="a level of the geography", code="not-geography")
+    require_categorical(schema, spec.risk_variables, what="a risk variable", code="key-not-categorical")
+    similar = tuple(name for name in spec.profiles[0])
+    require_categorical(schema, similar, what="an attribute of a profile", code="key-not-categorical")
+    if spec.communal is not None:
+        require_categorical(schema, (spec.communal,), what="the mark of an establishment", code="key-not-categorical")
+    if spec.risk and len(spec.risk) not in (1, len(spec.geography)):
+        raise SpecError(
+            f"risk names {plural(len(spec.risk), 'column')} for {plural(len(spec.geography), 'level')}",
+            code="bad-spec",
+            hint="name one column for all levels, or one per level, from coarse to fine",
+        )
+
+
+def _constant_names(spec: HouseholdSwapSpec) -> Names:
+    communal = () if spec.communal is None else (spec.communal,)
+    return tuple(dict.fromkeys((*spec.profiles[0], *spec.carry_along, *communal)))
+
+
+def _number_households(data: Microdata, spec: HouseholdSwapSpec) -> tuple[Int32s, pa.Array]:
+    """Return the household of each row, −1 outside of any, and their numbers in the file."""
+    assert spec.household is not None  # noqa: S101  (resolved)
+    coded = data.coded(spec.household)
+    absent = missing_codes(data, spec.household)
+    texts = coded.levels.type
+    if pa.types.is_string(texts) or pa.types.is_large_string(texts):
+        absent[: len(coded.levels)] |= np.array(coded.levels.to_pylist(), dtype=object) == ""
+    if not absent.any():
+        numbers = coded.codes.astype(np.int32)
+        return numbers, coded.levels
+    codes = np.full(len(absent), -1, dtype=np.int32)
+    known = np.flatnonzero(~absent)
+    codes[known] = np.arange(len(known), dtype=np.int32)
+    numbers = codes[coded.codes]
+    rows = np.flatnonzero(numbers < 0)
+    if len(rows) and spec.missing_household == "refuse":
+        raise InputError(
+            f"{plural(len(rows), 'person has', 'persons have')} no household number {spec.household!r}, "
+            f"the first in {_records(rows)}",
+            code="missing-household",
+            hint='give every person one, or say missing_household="outside" to leave them where they are',
+            attribute=spec.household,
+            persons=len(rows),
+            records=_positions(rows),
+        )
+    return numbers, coded.levels.take(pa.array(known))
+
+
+def _number_areas(data: Microdata, spec: HouseholdSwapSpec) -> tuple[Int32s, Int64s]:
+    """Return the bottom area of each row, −1 where a level is missing, and the code of each level by bottom area."""
+    codes = [data.coded(name).codes for name in spec.geography]
+    absent = [missing_codes(data, name) for name in spec.geography]
+    unknown = np.zeros(len(data), dtype=np.bool_)
+    for column, flags in zip(codes, absent, strict=True):
+        if flags.any():
+            unknown |= flags[column]
+    missing = int(np.count_nonzero(unknown))
+    if missing and spec.missing_geography == "refuse":
+        rows = np.flatnonzero(unknown)
+        raise InputError(
+            f"{plural(missing, 'person lacks', 'persons lack')} a code of the geography, the first in {_records(rows)}",
+            code="missing-geography",
+            hint='give every household all of its codes, or say missing_geography="immovable" to leave it where it is',
+            persons=missing,
+            records=_positions(rows),
+        )
+    paths = _nested_paths(data, spec, codes) if spec.geography_codes == "unique" and not missing else None
+    if paths is not None:
+        return codes[-1].astype(np.int32), paths
+    return _packed_paths(data, spec, codes, unknown)
+
+
+def _nested_paths(data: Microdata, spec: HouseholdSwapSpec, codes: Sequence[Codes]) -> Int64s:
+    """Return the path of each area of the finest level; refuse areas that lie in two of the level above."""
+    number = data.coded(spec.geography[-1]).cardinality
+    path = [np.arange(number)]
+    for place in range(len(codes) - 1, 0, -1):
+        coarse, fine = spec.geography[place - 1], spec.geography[place]
+        parents = find_parents(codes[place], codes[place - 1], data.coded(fine).cardinality)
+        if parents is None:
+            raise _straddling(data, coarse, fine)
+        path.append(np.maximum(parents, 0)[path[-1]])
+    return np.stack(path[::-1], axis=1).astype(np.int64)
+
+
+def _packed_paths(
+    data: Microdata, spec: HouseholdSwapSpec, codes: Sequence[Codes], unknown: Flags
+) -> tuple[Int32s, Int64s]:
+    """Number the combinations of all levels; codes that restart in each coarser area name areas together only."""
+    known = np.flatnonzero(~unknown)
+    some = [column[known] for column in codes]
+    if spec.geography_codes == "unique":
+        for place in range(1, len(some)):
+            fine = data.coded(spec.geography[place])
+            if count_straddling(some[place], some[place - 1], fine.cardinality):
+                raise _straddling(data, spec.geography[place - 1], spec.geography[place])
+    ranks, number = sparse.rank_codes(cells.pack(some, [data.coded(n).cardinality for n in spec.geography])[0])
+    paths = np.zeros((max(number, 1), len(codes)), dtype=np.int64)
+    for place, column in enumerate(some):
+        paths[ranks, place] = column
+    area = np.full(len(data), -1, dtype=np.int32)
+    area[known] = ranks
+    return area, paths
+
+
+def _straddling(data: Microdata, coarse: str, fine: str) -> SpecError:
+    inner, outer = data.coded(fine), data.coded(coarse)
+    return not_nested_error(coarse, fine, count_straddling(inner.codes, outer.codes, len(inner.levels)))
+
+
+def _place_households(
+    spec: HouseholdSwapSpec, numbers: Int32s, row_area: Int32s, households: int
+) -> tuple[Int32s, Int32s]:
+    """Return the area of each row and household, unknown for all members if for one; refuse split households."""
+    known = row_area >= 0
+    every = bool(known.all())
+    area, differs = _first_of(numbers if every else numbers[known], row_area if every else row_area[known], households)
+    if differs.any():
+        raise _varies(numbers, differs, "live in more than one area", spec.geography[-1], code="household-split")
+    if not every:
+        inside = ~known & (numbers >= 0)
+        area[numbers[inside]] = -1
+        row_area = np.where((numbers >= 0) & (area[numbers] < 0), -1, row_area).astype(np.int32)
+    return row_area, area
+
+
+def _constant(data: Microdata, name: str, numbers: Int32s, households: int) -> Codes:
+    """Return the code of each household; refuse an attribute that differs between members."""
+    codes = data.coded(name).codes
+    first, differs = _first_of(numbers, codes, households)
+    if differs.any():
+        raise _varies(numbers, differs, f"differ in {name!r}", name, code="varies-within-household")
+    return first  # type: ignore[no-any-return]
+
+
+def _varies(numbers: Int32s, differs: Flags, what: str, name: str, *, code: str) -> InputError:
+    rows, count = np.flatnonzero((numbers >= 0) & differs[numbers]), int(np.count_nonzero(differs))
+    return InputError(
+        f"the members of {plural(count, 'household')} {what}, the first in {_records(rows)}",
+        code=code,
+        hint="name an attribute that all members of a household share, or correct the household numbers",
+        attribute=name,
+        households=count,
+        records=_positions(rows),
+    )
+
+
+def _find_communal(data: Microdata, spec: HouseholdSwapSpec, constant: dict[str, Codes], households: int) -> Flags:
+    if spec.communal is None:
+        return np.zeros(households, dtype=np.bool_)
+    texts = [*level_texts(data.coded(spec.communal).levels), ""]
+    marks = np.array([text in spec.communal_values for text in texts], dtype=np.bool_)
+    if not marks.any():
+        raise SpecError(
+            f"no value of {spec.communal!r} is one of communal_values",
+            code="unknown-level",
+            hint="name the values as the schema lists them",
+            attribute=spec.communal,
+        )
+    found: Flags = marks[constant[spec.communal]]
+    return found
+
+
+def _risk_cells(data: Microdata, spec: HouseholdSwapSpec) -> tuple[Codes, int]:
+    """Return the combination of the risk variables of each person, and a number above all."""
+    if not spec.risk_variables:
+        return np.zeros(len(data), dtype=np.uint8), 1
+    columns, sizes = data.coded_columns(spec.risk_variables)
+    packed, number = cells.pack(columns, sizes)
+    if number <= max(1 << 12, len(data) // 64):
+        return packed, number
+    ranks, number = sparse.rank_codes(packed)
+    return ranks, max(number, 1)
+
+
+def _profile(data: Microdata, names: Names, constant: dict[str, Codes], size: Int32s, *, match_size: bool) -> Int64s:
+    """Number the combinations of a profile by household."""
+    columns: list[Codes] = [constant[name] for name in names]
+    sizes = [data.coded(name).cardinality for name in names]
+    if match_size:
+        columns.append(size.view(np.uint32))
+        sizes.append(int(size.max(initial=0)) + 1)
+    if not columns:
+        return np.zeros(len(size), dtype=np.int64)
+    ranks, _ = sparse.rank_codes(cells.pack(columns, sizes)[0])
+    return ranks.astype(np.int64)
+
+
+def _draw(levels: pa.Array, key: Key, draw_key: bytes) -> UInt64s:
+    """Return a distinct keyed draw per household, a function of its number alone."""
+    identity = column_identity(pa.chunked_array([levels]), keyed.derive(key.secret, "identity"))
+    blocks = keyed.integer_blocks(identity.view(np.int64)) if identity.ndim == 1 else identity.view(np.uint64)
+    words = keyed.encrypt(blocks, draw_key)
+    draws = np.ascontiguousarray(words[:, 0])
+    ordered = np.sort(draws)
+    if (ordered[1:] != ordered[:-1]).all():
+        return draws
+    # Two 64-bit draws are equal: the whole cipher text, which is unique, decides.
+    spread = np.uint64((1 << 64) // len(draws))
+    draws[np.lexsort((words[:, 1], words[:, 0]))] = np.arange(len(draws), dtype=np.uint64) * spread
+    return draws
+
+
+def _counted_risk(population: Population, spec: HouseholdSwapSpec) -> Risk:
+    if spec.k and spec.risk_variables:
+        return Risk.of(population, spec.k)
+    risk = Risk.of(population, 0) if spec.risk_variables else None
+    depth, number = population.areas.depth, len(population.area)
+    smallest = np.ones(number, dtype=np.int32) if risk is None else risk.smallest
+    return Risk(required=np.full(number, depth, dtype=np.uint8), smallest=smallest)
+
+
+def _own_risk(data: Microdata, spec: HouseholdSwapSpec, population: Population, inside: Flags) -> Risk:
+    """Return the topmost level at which a member's own risk reaches the threshold; 1 / risk stands for its cell."""
+    assert spec.threshold is not None  # noqa: S101  (the specification has checked it)
+    depth, number = population.areas.depth, len(population.area)
+    required, smallest = np.full(number, depth, dtype=np.uint8), np.full(number, _MOST_ODDS, dtype=np.int32)
+    names = spec.risk if len(spec.risk) > 1 else spec.risk * depth
+    for level in range(depth - 1, -1, -1):
+        values = to_numbers(data, names[level])[inside]
+        if np.isnan(values).any():
+            raise InputError(
+                f"{plural(int(np.count_nonzero(np.isnan(values))), 'person has', 'persons have')} no risk in "
+                f"{names[level]!r}",
+                code="missing-risk",
+                hint="give every person a number",
+                attribute=names[level],
+            )
+        risky = np.unique(population.household[values >= spec.threshold])
+        required[risky] = level
+        odds = 1 / np.clip(values, 1 / _MOST_ODDS, 1)
+        np.minimum.at(smallest, population.household, odds.round().astype(np.int32))
+    return Risk(required=required, smallest=smallest)
+
+
+def _refuse_lonely(population: Population, spec: HouseholdSwapSpec) -> None:
+    """Refuse a file of one household or one area, if anything is to be swapped."""
+    if not spec.rate and not spec.risk and not (spec.k and spec.risk_variables):
+        return
+    movable = population.area if population.movable is None else population.area[population.movable]
+    areas = len(np.unique(movable))
+    if len(movable) > 1 and areas > 1:
+        return
+    what = "one area" if len(movable) > 1 else "one household" if len(movable) else "no household"
+    raise InfeasibleError(
+        f"there is {what} to swap: households are exchanged between areas",
+        code="single-area" if len(movable) > 1 else "single-household",
+        hint="give a file with at least two households in different areas",
+        households=len(movable),
+        areas=areas,
+    )
+
+
+def _positions(rows: Rows) -> list[int]:
+    return [int(row) + 1 for row in rows[:_SHOWN]]
+
+
+def _records(rows: Rows) -> str:
+    return f"records {', '.join(f'{n:,}' for n in _positions(rows))}" + (" …" if len(rows) > _SHOWN else "")
+
+
+def _first_of(numbers: Int32s, values: Any, households: int) -> tuple[Any, Flags]:
+    """Return the value of each household's first member, and whether another member's differs.
+
+    Without members, it is −1, or 0 of an unsigned type.
+    """
+    absent = -1 if values.dtype.kind == "i" else 0
+    first, seen = np.full(households, absent, dtype=values.dtype), np.zeros(households, dtype=np.bool_)
+    differs = np.zeros(households, dtype=np.bool_)
+    _find_first(numbers, values, first, seen, differs)
+    return first, differs
+
+
+@njit(cache=True, nogil=True)
+def _count_members(numbers, size):  # type: ignore[no-untyped-def]
+    for h in numbers:
+        if h >= 0:
+            size[h] += 1
+
+
+@njit(cache=True, nogil=True)
+def _find_first(numbers, values, first, seen, differs):  # type: ignore[no-untyped-def]
+    for i in range(len(numbers)):
+        h = numbers[i]
+        if h < 0:
+            continue
+        if not seen[h]:
+            seen[h] = True
+            first[h] = values[i]
+        elif first[h] != values[i]:
+            differs[h] = True

@@ -1,0 +1,410 @@
+"""Targeted record swapping: households at risk, and a share of all, exchange places with similar households."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from safeswap.arrays import keyed, order
+from safeswap.arrays.types import Int64s, Rows
+from safeswap.engines.base import Drawn, Move, Records
+from safeswap.engines.memory import MemoryRecords
+from safeswap.errors import InternalError
+from safeswap.methods.exchange import Columns, Described, ExchangingMethod
+from safeswap.methods.household_swap.households import Households, read_households
+from safeswap.methods.household_swap.promises import HouseholdsStayTogether, KeptHouseholds
+from safeswap.methods.household_swap.report import describe_swap
+from safeswap.methods.household_swap.spec import HouseholdSwapSpec
+from safeswap.methods.household_swap.swapping import PER_MILLION, Risk, Rules, Swapped, swap_in_rounds, swap_once
+from safeswap.model.audit import Facts, Replacement
+from safeswap.model.effect import Effect, Permuted, Replaced
+from safeswap.model.invariant import (
+    ChangedRecords,
+    DisjointPairs,
+    Invariant,
+    KeptMargin,
+    PairsAgree,
+    PairsDiffer,
+    ReplaysFromAudit,
+    SameRows,
+    UntouchedColumns,
+)
+from safeswap.model.key import Key
+from safeswap.model.masked import Masked
+from safeswap.model.microdata import Microdata
+from safeswap.model.plan import Plan, Relaxation
+from safeswap.model.schema import Schema
+from safeswap.model.text import plural
+
+_MOST_TRIED = 5
+_PLANNING = Key(bytes(32))
+"""Draws for trial swaps: how many households can be swapped does not depend on the draws."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HouseholdPlan(Plan):
+    """Households at risk by level, how many of them can be swapped, and what that means for the rate.
+
+    ``asked`` counts the households at risk, ``feasible`` those of them that some pairing allows to swap.
+    ``rate_needed`` is the share swapped for risk alone, ``rate_expected`` that of a trial swap with all rounds, and
+    ``needing_less`` says by change of the specification which rate it would need.
+    """
+
+    households: int
+    at_risk: Mapping[str, int] = field(default_factory=dict)
+    rate_needed: float = 0.0
+    rate_asked: float = 0.0
+    rate_expected: float = 0.0
+    needing_less: Mapping[str, float] = field(default_factory=dict)
+    crossing: Mapping[str, float] = field(default_factory=dict)
+    proved: bool = True
+
+    @property
+    def sentence(self) -> str:
+        """The plan in words."""
+        levels = ", ".join(f"{count:,} at {name}" for name, count in self.at_risk.items() if count)
+        text = f"{self.asked:,} of {plural(self.households, 'household')} must move" + (
+            f" ({levels})" if levels else ""
+        )
+        if self.asked:
+            text += f"; {'all' if self.is_feasible else f'{self.feasible:,}'} of them can"
+            text += "" if self.proved else " at least"
+        text += f"; about {self.rate_expected:.2%} of the households will be swapped"
+        if self.rate_needed > self.rate_asked:
+            text += f", more than the rate of {self.rate_asked:.2%}, because of those at risk"
+        if self.needing_less:
+            text += "; needed for risk " + ", ".join(f"with {c}: {r:.2%}" for c, r in self.needing_less.items())
+        return text
+
+
+@dataclass(frozen=True, kw_only=True)
+class HouseholdOutcome(Plan):
+    """What was swapped. ``asked`` and ``feasible`` count pairs of persons, as for every exchange."""
+
+    households: int
+    at_risk: int
+    covered: int
+    swapped: int
+
+    @property
+    def sentence(self) -> str:
+        """The outcome in words."""
+        found = "all" if self.covered == self.at_risk else f"{self.covered:,}"
+        text = f"{self.swapped:,} of {plural(self.households, 'household')} swapped"
+        return text + (f"; {found} of {self.at_risk:,} at risk moved" if self.at_risk else "")
+
+
+class HouseholdSwap(ExchangingMethod):
+    """Exchange the geography of whole households with similar households elsewhere."""
+
+    name: ClassVar[str] = "household_swap"
+    title: ClassVar[str] = "Targeted record swapping: households at risk change places with similar ones"
+    spec_type: ClassVar[type[HouseholdSwapSpec]] = HouseholdSwapSpec
+    sources: ClassVar[tuple[str, ...]] = (
+        "Shlomo, Tudor & Groom 2010, Data swapping for protecting census tables",
+        "Eurostat & Census Hub project on methods for protecting 2021 census data: targeted record swapping",
+        "Edmonds 1965, Paths, trees, and flowers",
+    )
+    takes_households: ClassVar[bool] = True  # whole households change places
+
+    def columns(self, schema: Schema, spec: HouseholdSwapSpec) -> Columns:
+        """Return every attribute with a role, and the geography with what is carried along."""
+        full = spec.resolve(schema)
+        assert full.household is not None  # noqa: S101  (resolved)
+        profile = full.profiles[0]
+        communal = () if full.communal is None else (full.communal,)
+        read = (
+            full.household,
+            *full.geography,
+            *full.carry_along,
+            *full.risk_variables,
+            *full.risk,
+            *profile,
+            *communal,
+        )
+        return Columns(read=tuple(dict.fromkeys(read)), changed=(*full.geography, *full.carry_along))
+
+    def plan(self, data: Microdata, spec: HouseholdSwapSpec) -> HouseholdPlan:
+        """Return how many households are at risk and can be swapped, by trial swaps with draws that are no secret."""
+        full = spec.resolve(data.schema)
+        found = read_households(data, full, _PLANNING, bytes(32))
+        depth = found.population.areas.depth
+        rules = _rules(full, shift=PER_MILLION // 2)
+        risk = _limit_risk(found, full)
+        needed = swap_once(found.population, replace(rules, rate_per_million=0), risk)
+        done = swap_in_rounds(found.population, rules, risk, k=_k(full), rounds=full.rounds)
+        movable = max(len(found) - found.immovable - found.communal, 1)
+        at_risk = np.bincount(_movable_required(found, risk), minlength=depth + 1)[:depth]
+        covered = _count_covered(found, risk, needed)
+        rate_needed = int(np.count_nonzero(needed.partner >= 0)) / movable
+        facts = describe_swap(found, full, done)
+        return HouseholdPlan(
+            method=self.name,
+            records=len(data),
+            asked=int(at_risk.sum()),
+            feasible=covered,
+            at_most=None if needed.proved else int(at_risk.sum()),
+            binds=() if covered == at_risk.sum() else full.loosest,
+            relaxations=_relaxations(data, full, found, covered, int(at_risk.sum())),
+            households=len(found),
+            at_risk={name: int(n) for name, n in zip(full.geography, at_risk, strict=True)},
+            rate_needed=rate_needed,
+            rate_asked=full.rate,
+            rate_expected=int(np.count_nonzero(done.partner >= 0)) / movable,
+            needing_less=_needing_less(data, full) if full.rate and rate_needed > full.rate else {},
+            crossing=facts["crossing"],
+            proved=needed.proved,
+        )
+
+    def draw(self, records: Records, spec: HouseholdSwapSpec, key: Key, *, replicate: int = 0) -> Drawn:
+        """Decide which households change places; members of a pair are paired in the order of their draws."""
+        full, found, done = self._decide(records, spec, key, replicate)
+        rows = _pair_members(records, found, done, key, replicate)
+        if rows is None:
+            raise InternalError("partners of different sizes are not pairs of persons", code="not-in-memory")
+        return self._drawn(records, full, found, done, rows)
+
+    def moves_in_pairs(self, spec: HouseholdSwapSpec) -> bool:
+        """Return whether partners have the same size, so that every member has one of their own."""
+        return spec.match_size
+
+    def apply(self, data: Microdata, spec: HouseholdSwapSpec, *, key: Key, replicate: int = 0) -> Masked:
+        """Swap in memory; where partners differ in size, members get the values of their partners' household."""
+        records = MemoryRecords(data, key)
+        full, found, done = self._decide(records, spec, key, replicate)
+        pairs = _pair_members(records, found, done, key, replicate)
+        if pairs is not None:
+            return self._exchange(records, spec, self._drawn(records, full, found, done, pairs), key, replicate)
+        sources = _source_rows(found, done)
+        rows = np.flatnonzero(sources != np.arange(len(data)))
+        columns, replacements = {}, []
+        for name in (*full.geography, *full.carry_along):
+            before = data.table.column(name)
+            columns[name] = before.take(pa.array(sources))
+            values = before.take(pa.array(rows)).combine_chunks()
+            replacements.append(Replacement(attribute=name, rows=rows, before=values))
+        plan = _outcome(self.name, len(data), found, done, len(rows))
+        facts = {"unit": "records", **_facts(found, full, done)}
+        noted: dict[str, Any] = {"made": len(rows), "replacements": tuple(replacements), "facts": facts}
+        return Masked.by(spec, data, data.with_columns(columns, {}), plan, key=key, replicate=replicate, **noted)
+
+    def _decide(
+        self, records: Records, spec: HouseholdSwapSpec, key: Key, replicate: int
+    ) -> tuple[HouseholdSwapSpec, Households, Swapped]:
+        full = spec.resolve(records.schema)
+        data = records.load(self.columns(records.schema, full).read)
+        context = ("data", data.schema.name, len(data), self.name)
+        found = read_households(data, full, key, keyed.derive(key.secret, *context, "order", replicate))
+        shift = int.from_bytes(keyed.derive(key.secret, *context, "rounding", replicate)[:8], "little") % PER_MILLION
+        risk = _limit_risk(found, full)
+        done = swap_in_rounds(found.population, _rules(full, shift=shift), risk, k=_k(full), rounds=full.rounds)
+        return full, found, done
+
+    def _drawn(self, records: Records, full: HouseholdSwapSpec, found: Households, done: Swapped, rows: Rows) -> Drawn:
+        plan = _outcome(self.name, len(records), found, done, len(rows))
+        figures = cache(lambda: describe_swap(found, full, done))
+        later: dict[str, Any] = {name: lambda name=name: figures()[name] for name in _LATER}
+        facts = Facts(_totals(found, full, done), **later)
+        move = Move((*full.geography, *full.carry_along), records.pair_rows(rows))
+        return Drawn(plan=plan, moves=(move,), made=len(rows), facts=facts)
+
+    def effects(self, schema: Schema, spec: HouseholdSwapSpec) -> tuple[Effect, ...]:
+        """Return that the geography moved between similar households."""
+        full = spec.resolve(schema)
+        moved = (*full.geography, *full.carry_along)
+        return (Permuted(moved, full.loosest),) if full.match_size else (Replaced(moved),)
+
+    def invariants(self, data: Described, spec: HouseholdSwapSpec) -> tuple[Invariant, ...]:
+        """Promise that households stay together and keep their partner's kind, and that only their places change."""
+        full = spec.resolve(data.schema)
+        assert full.household is not None  # noqa: S101  (resolved)
+        moved = (*full.geography, *full.carry_along)
+        untouched = tuple(name for name in data.attributes if name not in moved)
+        bottom = full.area(len(full.geography) - 1)
+        common: tuple[Invariant, ...] = (
+            SameRows(),
+            UntouchedColumns(untouched),
+            HouseholdsStayTogether(moved, full.household),
+            KeptHouseholds((*bottom, *full.loosest), full.household),
+        )
+        if not full.match_size:
+            return (*common, ReplaysFromAudit())
+        return (
+            *common,
+            KeptMargin((*bottom, *full.loosest)),
+            *([KeptMargin(moved)] if len(moved) > 1 else []),
+            DisjointPairs(),
+            *([PairsAgree(full.loosest)] if full.loosest else []),
+            PairsDiffer(full.geography, "any"),
+            ChangedRecords(),
+            ReplaysFromAudit(),
+        )
+
+
+def _rules(spec: HouseholdSwapSpec, *, shift: int) -> Rules:
+    return Rules(
+        rate_per_million=round(spec.rate * PER_MILLION),
+        shift=shift,
+        near=spec.partner == "near",
+        crowd=spec.crowd,
+        spread=spec.spread,
+        is_limit=spec.over_rate == "riskiest",
+    )
+
+
+def _k(spec: HouseholdSwapSpec) -> int:
+    """Return the k by which trial swaps are judged; 0 if the risk is not from counts, or limited by the rate."""
+    return spec.k if spec.risk_variables and spec.over_rate == "swap" else 0
+
+
+def _limit_risk(found: Households, spec: HouseholdSwapSpec) -> Risk:
+    if spec.over_rate == "swap":
+        return found.risk
+    movable = len(found) - found.immovable - found.communal
+    most = round(spec.rate * PER_MILLION) * movable // (2 * PER_MILLION)
+    return found.risk.riskiest(most, found.population.draw, found.population.areas.depth)
+
+
+def _movable_required(found: Households, risk: Risk) -> Int64s:
+    movable = found.population.movable
+    return (risk.required if movable is None else risk.required[movable]).astype(np.int64)
+
+
+def _count_covered(found: Households, risk: Risk, done: Swapped) -> int:
+    return int(np.count_nonzero((risk.required < found.population.areas.depth) & (done.partner >= 0)))
+
+
+def _relaxations(
+    data: Microdata, spec: HouseholdSwapSpec, found: Households, covered: int, at_risk: int
+) -> tuple[Relaxation, ...]:
+    """Return what would help where not all can be swapped: a looser profile, a smaller k, other sizes."""
+    if covered == at_risk:
+        return ()
+    tried: list[tuple[str, HouseholdSwapSpec]] = []
+    if spec.loosest:
+        tried.append(
+            (f"drop {spec.loosest[-1]} in a further profile", spec.replace(similar=(*spec.similar, spec.loosest[:-1])))
+        )
+    if spec.match_size:
+        tried.append(("match_size=False", spec.replace(match_size=False)))
+    if spec.k > 2 and spec.risk_variables:
+        tried.append((f"k={spec.k - 1}", spec.replace(k=spec.k - 1)))
+    helpful = []
+    for change, other in tried:
+        again = read_households(data, other, _PLANNING, bytes(32))
+        done = swap_once(again.population, _rules(other.replace(rate=0.0), shift=0), again.risk)
+        helpful.append(Relaxation(change=change, feasible=_count_covered(again, again.risk, done)))
+    return tuple(helpful)
+
+
+def _needing_less(data: Microdata, spec: HouseholdSwapSpec) -> dict[str, float]:
+    """Return the rate that risk alone would need by a smaller k or with larger cells, and the riskiest first."""
+    tried: dict[str, HouseholdSwapSpec] = {}
+    if spec.k > 2:
+        tried[f"k={spec.k - 1}"] = spec.replace(k=spec.k - 1)
+    if len(spec.risk_variables) > 1:
+        for name in spec.risk_variables[:_MOST_TRIED]:
+            left = tuple(other for other in spec.risk_variables if other != name)
+            tried[f"{name} left out of the risk variables"] = spec.replace(risk_variables=left)
+    if spec.over_rate == "swap":
+        tried['over_rate="riskiest"'] = spec.replace(over_rate="riskiest")
+    found = {}
+    for change, other in tried.items():
+        again = read_households(data, other, _PLANNING, bytes(32))
+        done = swap_once(again.population, _rules(other.replace(rate=0.0), shift=0), _limit_risk(again, other))
+        movable = max(len(again) - again.immovable - again.communal, 1)
+        found[change] = int(np.count_nonzero(done.partner >= 0)) / movable
+    return found
+
+
+def _outcome(name: str, records: int, found: Households, done: Swapped, made: int) -> HouseholdOutcome:
+    depth = found.population.areas.depth
+    movable = np.ones(len(found), dtype=np.bool_) if found.population.movable is None else found.population.movable
+    risky = (done.risk.required < depth) & movable
+    alone = risky & (done.partner < 0)
+    return HouseholdOutcome(
+        method=name,
+        records=records,
+        asked=made + int(found.size[alone].sum()),
+        feasible=made,
+        at_most=None if done.proved else made + int(found.size[alone].sum()),
+        households=len(found),
+        at_risk=int(np.count_nonzero(risky)),
+        covered=int(np.count_nonzero(risky & ~alone)),
+        swapped=int(np.count_nonzero(done.partner >= 0)),
+    )
+
+
+_LATER = ("crossing", "by_profile", "rare_before", "rare_after", "rare_and_true", "undoing", "misplaced", "by_level")
+"""Facts that take a pass over the persons: computed when they are asked for."""
+
+
+def _totals(found: Households, spec: HouseholdSwapSpec, done: Swapped) -> dict[str, Any]:
+    plan = _outcome(spec.method, 0, found, done, 0)
+    return {
+        "households": len(found),
+        "households_swapped": plan.swapped,
+        "households_at_risk": plan.at_risk,
+        "at_risk_swapped": plan.covered,
+        "at_risk_left": plan.at_risk - plan.covered,
+        "largest_number_proved": done.proved,
+        "target": done.target,
+        "short_of_target": done.short,
+        "required_by_later_rounds": list(done.added),
+        "without_geography": found.immovable,
+        "communal_establishments": found.communal,
+        "persons_outside_households": found.outside,
+    }
+
+
+def _facts(found: Households, spec: HouseholdSwapSpec, done: Swapped) -> dict[str, Any]:
+    return {**_totals(found, spec, done), **describe_swap(found, spec, done)}
+
+
+def _pair_members(records: Records, found: Households, done: Swapped, key: Key, replicate: int) -> Rows | None:
+    """Return the pairs of rows, in the order of the households' draws; None if partners differ in size."""
+    partner, draw = done.partner, found.population.draw
+    heads = np.flatnonzero(partner >= 0)
+    heads = heads[draw[heads] < draw[partner[heads]]]
+    heads = heads[np.argsort(draw[heads])]
+    mates = partner[heads]
+    if (found.size[heads] != found.size[mates]).any():
+        return None
+    members, starts = _members(records, found, np.concatenate([heads, mates]), key, replicate)
+    sizes = found.size[heads].astype(np.int64)
+    ends = np.cumsum(sizes)
+    rank = np.arange(int(sizes.sum())) - np.repeat(ends - sizes, sizes)
+    one, other = starts[: len(heads)], starts[len(heads) :]
+    return np.stack([members[np.repeat(one, sizes) + rank], members[np.repeat(other, sizes) + rank]], axis=1)
+
+
+def _members(records: Records, found: Households, households: Int64s, key: Key, replicate: int) -> tuple[Rows, Int64s]:
+    """Return the rows of some households, by household and keyed draw, and where each household begins."""
+    place = np.full(len(found) + 1, -1, dtype=np.int64)
+    place[households] = np.arange(len(households))
+    at = place[found.numbers]
+    rows = np.flatnonzero(at >= 0)
+    context = ("data", records.schema.name, len(records), HouseholdSwap.name, "members", replicate)
+    words = records.words(rows, keyed.derive(key.secret, *context))
+    places = np.arange(len(rows), dtype=np.int64)
+    drawn = order.sort_by_draw(places, np.ascontiguousarray(words[:, 0]), lambda some: words[some])
+    by = order.sort_rows(at[rows].view(np.uint64), len(households), drawn.astype(np.uint32))[1]
+    sizes = found.size[households].astype(np.int64)
+    return rows[by], np.cumsum(sizes) - sizes
+
+
+def _source_rows(found: Households, done: Swapped) -> Rows:
+    """Return for each row a row of the household whose place it gets, or itself."""
+    rows = np.arange(len(found.numbers))
+    one_member = np.zeros(len(found), dtype=np.int64)
+    inside = found.numbers >= 0
+    one_member[found.numbers[inside]] = rows[inside]
+    moved = inside & (done.partner[found.numbers] >= 0)
+    sources = rows.copy()
+    sources[moved] = one_member[done.partner[found.numbers[moved]]]
+    return sources

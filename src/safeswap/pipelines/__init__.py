@@ -1,0 +1,1 @@
+"""Pipelines: maskings of any methods, one after the other, as one job."""

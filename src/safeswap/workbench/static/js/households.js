@@ -1,0 +1,110 @@
+// Who lives together and where, and what swapping whole households would do.
+
+import { get, guarded, post, Refused } from "./api.js";
+import { bars } from "./bars.js";
+import { categorical } from "./before-after.js";
+import { byId, count, el, fill, name, several, share } from "./dom.js";
+import { maskWith } from "./masking.js";
+import { at, begin, projectId, python } from "./page.js";
+import { inUse } from "./scenario.js";
+import { tiles } from "./tiles.js";
+
+const state = { mayWork: false, description: null, spec: null, geography: [], asked: 0 };
+// What would let more households move, in the words of this page.
+const CHANGES = { "match_size=False": "partners of any size" };
+const to = (path, text) => el("a", { href: `/projects/${projectId}/${path}` }, text);
+
+begin(async ({ project, may }) => {
+  state.mayWork = may("work");
+  const refresh = python(() => (state.spec ? { spec: state.spec } : {}));
+  if (project.data_version === 0) { empty("This project has no file yet. ", to("data", "Upload one"), " first."); return; }
+  state.description = await get(at("/description"));
+  const places = state.description.attributes.filter((each) => each.kind === "geography");
+  if (places.length > 1) await drawPlaces(0);
+  if (!state.description.attributes.some((each) => each.kind === "household")) {
+    empty("No column of this file numbers households. If one does, give it the kind “household” on the page ", to("data", "Data"), "; the page then shows who lives together and what swapping households would do.");
+    return;
+  }
+  const homes = await get(at("/households"));
+  state.geography = homes.geography;
+  drawSizes(homes);
+  drawForm(homes);
+  await plan(refresh);
+  byId("plan-form").addEventListener("change", guarded(() => plan(refresh)));
+  byId("plan-form").addEventListener("submit", (event) => event.preventDefault());
+  byId("mask").hidden = !state.mayWork;
+  byId("mask").addEventListener("click", guarded(() => maskWith(state.spec, 0, byId("masked"))));
+});
+
+function empty(...words) {
+  fill(byId("none"), ...words);
+  byId("none").hidden = false;
+}
+
+function drawSizes({ households, outside, sizes, shared }) {
+  byId("homes").hidden = false;
+  fill(byId("homes-line"), `${several(households, "household")}. `, outside === null ? "A few persons live outside households. " : outside ? `${several(outside, "person lives", "persons live")} outside households. ` : "");
+  const title = ({ least, most }) => (most === null ? `${least} or more` : least === most ? String(least) : `${least} to ${most}`);
+  const levels = sizes.map((each) => ({ level: each.least === 1 && each.most === 1 ? "1 person" : `${title(each)} persons`, count: each.households }));
+  fill(byId("sizes"), levels.length ? bars(levels, 0, 0) : el("p", { class: "note" }, "There are too few households to show their sizes."));
+  fill(byId("shared"), shared.length ? ["The same for all members: ", name(shared.join(", ")), ". They are changed for a whole household or not at all."] : ["No attribute is marked as the same for all members; ", to("data", "mark them on Data"), "."]);
+}
+
+function drawForm({ shared, geography }) {
+  byId("swap").hidden = false;
+  if (!geography.length) {
+    fill(byId("plan-form"), el("p", { class: "empty" }, "Swapping moves households between areas, and no column of this file is an area. Give those that are the kind “geography” on ", to("data", "Data"), "."));
+    return;
+  }
+  const keys = inUse()?.keys ?? [], own = categorical(state.description).filter((each) => each.kind !== "geography" && !each.design);
+  const tick = (each, isOn) => el("label", {}, el("input", { type: "checkbox", value: each.name, checked: isOn }), " ", name(each.name));
+  const mine = own.filter((each) => keys.includes(each.name));
+  fill(byId("risk-variables"), own.map((each) => tick(each, mine.length ? mine.includes(each) : each === own.find((one) => !one.household))));
+  fill(byId("similar"), own.filter((each) => shared.includes(each.name)).map((each) => tick(each, false)));
+  byId("similar-box").hidden = !byId("similar").childElementCount;
+}
+
+const ticked = (id) => [...byId(id).querySelectorAll("input:checked")].map((box) => box.value);
+
+async function plan(refresh) {
+  if (!state.geography.length) return;
+  const own = ++state.asked;  // a later question may be answered first
+  const similar = ticked("similar"), form = byId("plan-form").elements;
+  state.spec = { method: "household_swap", risk_variables: ticked("risk-variables"), k: Number(form.k.value), rate: Number(form.rate.value) / 100, ...(similar.length ? { similar: [similar] } : {}) };
+  byId("plan").setAttribute("aria-busy", "true");
+  try {
+    const found = await post(at("/plan"), { spec: state.spec }), risky = found.details.at_risk ?? {};
+    if (own !== state.asked) return;
+    byId("plan").className = found.is_feasible ? "good" : "warning";
+    fill(byId("plan"), name(found.sentence), ".");
+    fill(byId("levels"), el("table", { class: "fit", "aria-label": "Households that must move, by level" }, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Rare at the level of"), el("th", { scope: "col", class: "n" }, "Households"), el("th", { scope: "col", class: "n" }, "Share"))),
+      el("tbody", {}, Object.entries(risky).map(([level, number]) => el("tr", {}, el("th", { scope: "row" }, name(level)), el("td", { class: "n" }, count(number)), el("td", { class: "n" }, share(number / found.details.households)))))),
+    found.relaxations.length ? el("p", { class: "note" }, "More could move: ", name(found.relaxations.map((each) => `${CHANGES[each.change] ?? each.change} (${count(each.feasible)})`).join("; ")), ".") : null);
+    byId("mask").disabled = false;
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+    if (own !== state.asked) return;
+    byId("plan").className = "warning";
+    fill(byId("plan"), name(error.message), error.hint ? [" ", name(error.hint)] : null);
+    fill(byId("levels"));
+    byId("mask").disabled = true;
+  } finally { byId("plan").removeAttribute("aria-busy"); }
+  refresh();
+}
+
+// The label of a level, where the description has one.
+const labelsOf = (attribute, level) => state.description.attributes.find((each) => each.name === attribute)?.levels?.find((each) => each.level === level)?.label || level;
+
+async function drawPlaces(level) {
+  try {
+    const found = await get(at(`/geography?level=${level}`)), pairs = found.levels.slice(0, -1).map((each, i) => [i, `${each}, with ${found.levels[i + 1]} inside`]);
+    byId("places").hidden = false;
+    fill(byId("level"), pairs.map(([i, text]) => el("option", { value: i, selected: i === level }, text)));
+    byId("level").onchange = guarded(() => drawPlaces(Number(byId("level").value)));
+    fill(byId("tiles"), tiles(found, labelsOf));
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+    byId("places").hidden = false;
+    fill(byId("tiles"), el("p", { class: "warning" }, name(error.message), " ", name(error.hint)));
+  }
+}

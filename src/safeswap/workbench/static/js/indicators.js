@@ -1,0 +1,93 @@
+// What users of the file compute, before and after: weighted estimates, their errors, and which moved too far.
+
+import { all, get, guarded, post } from "./api.js";
+import { dumbbells } from "./dumbbell.js";
+import { byId, count, el, figure, fill, name, several, share, when } from "./dom.js";
+import { follow, underWay } from "./jobs.js";
+import { nothingYet, pickMasking } from "./maskings.js";
+import { at, begin, python } from "./page.js";
+
+const MOST_DRAWN = 60;
+const state = { mayWork: false, description: null, shown: null };
+
+begin(async ({ project, may }) => {
+  state.mayWork = may("work");
+  python(script);
+  const made = project.data_version ? await pickMasking(project) : [];
+  fill(byId("none"), nothingYet(project, made, "compare the figures that its users compute"));
+  if (project.data_version === 0) return;
+  state.description = await get(at("/description"));
+  drawDesign(state.description.attributes);
+  byId("ask").hidden = !(state.mayWork && made.length);
+  byId("ask").addEventListener("submit", (event) => { event.preventDefault(); compare(); });
+  byId("example").addEventListener("click", () => { byId("text").value = exampleOf(state.description); });
+  byId("file").addEventListener("change", guarded(async () => {
+    const [file] = byId("file").files;
+    if (file) byId("text").value = await file.text();
+    byId("file").value = "";
+  }));
+  const earlier = (await all(at("/assessments"), 200)).filter((each) => each.spec.indicators);
+  list(earlier);
+  if (earlier.length) await show(await get(at(`/assessments/${earlier[0].id}`)));
+  else if (state.mayWork && made.length) byId("text").value = exampleOf(state.description);
+  const job = await underWay("assess");
+  if (job) await finish(job);
+});
+
+function script() {
+  const chosen = state.shown?.spec;
+  return chosen ? { spec: chosen.spec, replicate: chosen.replicate ?? 0, measures: chosen.measures, ...(chosen.recipe ? { recipe: chosen.recipe } : {}) } : {};
+}
+
+function drawDesign(attributes) {
+  const weights = attributes.filter((each) => each.kind === "weight").map((each) => each.name), design = attributes.filter((each) => each.design);
+  fill(byId("design"), weights.length ? ["Estimates are weighted by ", name(weights.join(", ")), ". "] : "No column is a weight: every record counts as one. Give a weight the kind “weight” on Data. ",
+    design.length ? ["Design of the sample: ", name(design.map((each) => `${each.name} (${each.design})`).join(", ")), "."] : "No design of the sample is stated: standard errors are those of independent records.");
+}
+
+// A list to begin with: shares of the first attributes, and means of the numbers, by an area or the first attribute.
+function exampleOf({ attributes }) {
+  const quoted = (text) => JSON.stringify(text), open = attributes.filter((each) => ["nominal", "ordinal"].includes(each.kind) && each.levels?.length > 1 && !each.design);
+  const area = attributes.find((each) => each.kind === "geography") ?? open[0], blocks = [];
+  const by = (each) => (area && area !== each ? `by = [${quoted(area.name)}]\n` : "");
+  for (const each of open.slice(0, 2)) blocks.push(`[[indicators]]\nstatistic = "share"\nof = ${quoted(each.name)}\nlevel = ${quoted(each.levels[0].level)}\n${by(each)}relative = 0.05   # flagged if it moves by more than 5%\n`);
+  for (const each of attributes.filter((one) => one.kind === "numeric").slice(0, 2)) blocks.push(`[[indicators]]\nstatistic = "mean"\nof = ${quoted(each.name)}\n${by(each)}relative = 0.02\n`);
+  return blocks.join("\n");
+}
+
+const compare = guarded(async () => {
+  byId("compare").disabled = true;
+  try {
+    await finish(await post(at("/assessments"), { masking: byId("masking").value, indicators: byId("text").value }, { once: true }));
+  } finally { byId("compare").disabled = false; }
+});
+
+async function finish(job) {
+  const ended = await follow(job, byId("job"), "Computing the indicators");
+  if (ended.state !== "succeeded") return;
+  const found = await get(at(`/assessments/${ended.result.id}`));
+  if (found.spec.indicators) await show(found);
+  list((await all(at("/assessments"), 200)).filter((each) => each.spec.indicators));
+}
+
+function list(earlier) {
+  byId("earlier").hidden = earlier.length < 2;
+  fill(byId("assessments"), earlier.map((each) => el("li", {}, el("button", { type: "button", class: "small", on: { click: guarded(async () => show(await get(at(`/assessments/${each.id}`)))) } }, when(each.created_at)), " by ", name(each.created_by))));
+}
+
+async function show(found) {
+  state.shown = found;
+  const score = found.summary.scores.find((each) => each.measure.startsWith("indicators")), rows = (score?.detail ?? []).filter((each) => !each.problem);
+  if (byId("text").value === "") byId("text").value = found.spec.indicators;
+  byId("found").hidden = false;
+  const flagged = rows.filter((each) => each.flagged).length, failed = (score?.detail ?? []).filter((each) => each.problem);
+  byId("sentence").className = flagged ? "warning" : "good";
+  fill(byId("sentence"), name(score?.sentence ?? "No indicator could be computed."), flagged ? ` ${several(flagged, "estimate moved", "estimates moved")} further than tolerated.` : "");
+  fill(byId("failed"), failed.map((each) => el("p", { class: "warning" }, name(each.indicator), ": ", name(each.problem))));
+  const title = (each) => [each.indicator, ...(each.domain ?? []).length ? [each.domain.join(", ")] : []].join(": ");
+  const worst = rows.toSorted((a, b) => Number(b.flagged) - Number(a.flagged) || Math.abs(b.value ?? 0) - Math.abs(a.value ?? 0));
+  fill(byId("drawn"), dumbbells(worst.slice(0, MOST_DRAWN).map((each) => ({ title: title(each), before: each.before, after: each.after, flagged: each.flagged,
+    note: `${each.flagged ? "beyond tolerance: " : ""}${each.value === null ? "" : `${each.value > 0 ? "+" : ""}${share(each.value)}`}${each.in_errors === null ? "" : `, ${figure(each.in_errors)} standard errors`}` })),
+  { format: figure, title: "Estimate", own: true, label: "Estimates before and after, the one that moved most first" }),
+  rows.length > MOST_DRAWN ? el("p", { class: "note" }, `The ${MOST_DRAWN} of ${count(rows.length)} estimates that moved most.`) : null);
+}

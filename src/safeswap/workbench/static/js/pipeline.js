@@ -1,0 +1,149 @@
+// The pipeline: all steps in one list, moved, edited, switched off and undone, each with what it does.
+
+import { call, get, guarded, post } from "./api.js";
+import { byId, count, el, fill, name, say, share } from "./dom.js";
+import { followMasking, specText } from "./masking.js";
+import { at, resultAt } from "./page.js";
+import { change, state as kept } from "./scenario.js";
+
+const state = { mayWork: false, table: null, busy: false, measures: () => [], onEdit: null, onTable: () => {}, editing: null, asked: 0 };
+
+export const steps = () => kept.settings.steps;
+export const activeSteps = () => steps().filter((step) => !step.off).map(({ off: _, ...step }) => step);
+
+export function beginPipeline({ mayWork, recipe, measures, onEdit, onTable }) {
+  Object.assign(state, { mayWork, measures, onEdit, onTable });
+  byId("pipeline").hidden = false;
+  byId("undo-step").addEventListener("click", through("undo"));
+  byId("redo-step").addEventListener("click", through("redo"));
+  for (const id of ["undo-step", "redo-step", "run-pipeline", "read-toml-label"]) byId(id).hidden = !mayWork;
+  byId("save-toml").href = resultAt("/project.toml");
+  byId("run-pipeline").addEventListener("click", guarded(mask));
+  byId("read-toml").addEventListener("change", guarded(async () => {
+    const file = byId("read-toml").files[0];
+    if (!file) return;
+    const present = await call("GET", at("/settings"));
+    try { await call("PUT", at("/project.toml"), { body: { text: await file.text() }, etag: present.etag }); } finally { byId("read-toml").value = ""; }
+    location.reload();
+  }));
+  offerRecipe(recipe);
+  show();
+}
+
+// Mask by all steps that are switched on.
+export async function mask() {
+  byId("run-pipeline").disabled = true;
+  const measures = state.measures();
+  try { await followMasking(await post(at("/maskings"), measures.length ? { measures } : {}, { once: true }), byId("job")); } finally { draw(); }
+  document.dispatchEvent(new Event("safeswap-masked"));
+}
+
+// A recipe that was made by a program, or in an earlier version, is no part of the pipeline until it is moved into it.
+function offerRecipe(recipe) {
+  if (!recipe.steps.length) return;
+  const line = el("p", { class: "warning" }, `The project has a recipe of ${recipe.steps.length} step${recipe.steps.length > 1 ? "s" : ""} that the pipeline does not contain. `,
+    state.mayWork ? el("button", { type: "button", class: "small", id: "take-recipe", on: { click: guarded(async () => {
+      const moved = recipe.steps.map((step) => (step.step ? { method: "recode", steps: [step] } : step));
+      await change({ steps: [...moved, ...steps()] });
+      const present = await call("GET", at("/recipe"));
+      await call("PUT", at("/recipe"), { body: { steps: [] }, etag: present.etag });
+      line.remove();
+      await show();
+    }) } }, "Move it here") : null);
+  byId("pipeline-note").after(line);
+}
+
+// Replace the steps, then show what each does; `focus` is the control that keeps the focus.
+export const put = guarded(async (changed, focus = "") => {
+  await change({ steps: changed });
+  await show(focus);
+  return true;
+});
+
+const through = (way) => guarded(async () => {
+  kept.settings = (await call("POST", at(`/settings/${way}`), { body: {} })).value;
+  await show(`${way}-step`);
+});
+
+async function show(focus = "") {
+  state.busy = true;
+  draw(focus);
+  const own = ++state.asked;
+  try {
+    const table = await post(at("/step-table"), {});
+    if (own === state.asked) state.table = table;
+  } finally {
+    if (own === state.asked) { state.busy = false; draw(focus); state.onTable(state.table); }
+  }
+}
+
+export function mark(position) {
+  state.editing = position;
+  draw();
+}
+
+function draw(focus = "") {
+  const list = steps(), rows = new Map((state.table?.steps ?? []).map((row) => [row.name, row])), misfit = state.table?.problem;
+  byId("pipeline").setAttribute("aria-busy", String(state.busy));
+  byId("undo-step").disabled = !kept.settings.can_undo;
+  byId("redo-step").disabled = !kept.settings.can_redo;
+  byId("run-pipeline").disabled = !activeSteps().length || Boolean(misfit && !state.busy);
+  byId("pipeline-note").textContent = list.length ? "Carried out in this order, from the original file. Drag a step to move it, or use the arrows." : "No steps yet. Add one below; nothing is masked until you say so.";
+  const active = activeSteps();
+  fill(byId("pipeline-steps"), list.map((step, i) => {
+    const fails = misfit && !step.off && active[misfit.position - 1]?.name === step.name;
+    return el("li", { class: step.off ? "off" : fails ? "misfit" : "", data: { step: step.name }, "aria-current": state.editing === i ? "step" : null, on: drops(i) },
+      state.mayWork ? el("span", { class: "handle", draggable: "true", "aria-hidden": "true", title: "Drag to move", on: { dragstart: (event) => { event.dataTransfer.setData("text/plain", String(i)); event.dataTransfer.effectAllowed = "move"; } } }, "⠿") : null,
+      el("div", { class: "what" }, el("strong", {}, name(step.name)), " ", name(told(step, i)),
+        fails ? el("p", { class: "fault", role: "alert" }, name(misfit.detail), misfit.hint ? [" ", name(misfit.hint)] : null) : null),
+      el("div", { class: "effect" }, step.off ? el("span", { class: "note" }, "Switched off") : effect(rows.get(step.name), fails)),
+      state.mayWork ? controls(step, i, list) : null);
+  }));
+  const target = focus && (document.getElementById(focus) ?? document.querySelector(`[data-control="${CSS.escape(focus)}"]`));
+  if (target) (target.disabled ? target.closest("li")?.querySelector("button:not(:disabled)") : target)?.focus();
+}
+
+function told(step, i) {
+  const { name: _, off: __, ...spec } = step, sentence = kept.settings.sentences[i] ?? "";
+  if (spec.method === "recode") return sentence.slice(sentence.indexOf(": ") + 2);
+  // The name says the method already, unless somebody gave another.
+  const text = specText(spec);
+  return step.name.startsWith(spec.method) ? text.slice(spec.method.length + 2) : text;
+}
+
+function controls(step, i, list) {
+  const act = (text, title, changed, disabled, wanted) => el("button", { type: "button", class: "small", "aria-label": `${title} ${step.name}`, title, disabled, data: { control: `${text} ${step.name}` },
+    on: { click: () => changed(`${text} ${step.name}`) }, ...wanted }, text);
+  const moved = (to) => { const made = list.toSpliced(i, 1); made.splice(to, 0, step); return made; };
+  return el("div", { class: "controls" },
+    act("↑", "Move up", (focus) => { put(moved(i - 1), focus); say(`${step.name} is step ${i} now.`); }, i === 0),
+    act("↓", "Move down", (focus) => { put(moved(i + 1), focus); say(`${step.name} is step ${i + 2} now.`); }, i === list.length - 1),
+    act("Edit", "Edit", () => state.onEdit(i)),
+    act(step.off ? "On" : "Off", step.off ? "Switch on" : "Switch off", () => put(list.with(i, { ...step, off: !step.off }), `${step.off ? "Off" : "On"} ${step.name}`)),
+    act("Remove", "Remove", () => { put(list.toSpliced(i, 1), "undo-step"); say(`${step.name} was removed.`); }));
+}
+
+function drops(i) {
+  return state.mayWork ? {
+    dragover: (event) => { event.preventDefault(); event.currentTarget.classList.add("over"); },
+    dragleave: (event) => event.currentTarget.classList.remove("over"),
+    drop: (event) => {
+      event.preventDefault();
+      const from = Number(event.dataTransfer.getData("text/plain")), list = steps();
+      if (!Number.isInteger(from) || from === i || !list[from]) return;
+      const made = list.toSpliced(from, 1);
+      made.splice(i, 0, list[from]);
+      put(made);
+    },
+  } : {};
+}
+
+// Risk under each scenario, values blanked by key, utility.
+function effect(row, fails) {
+  if (!row) return el("span", { class: "note" }, state.busy ? "…" : fails ? "Does not fit" : "Waits for the step before");
+  const blanked = Object.entries(row.blanked), total = blanked.reduce((sum, [, number]) => sum + number, 0);
+  return [...row.figures.map((each) => el("span", { class: each.after > each.before ? "raised block" : "block", title: each.note || null, data: { scenario: each.scenario } },
+    name(each.scenario), `: unsafe ${count(each.before)} → ${count(each.after)}`, each.after > each.before ? " (raises the risk again)" : "", each.after === null ? el("span", { class: "note block" }, name(each.note)) : null)),
+  total ? el("span", { class: "block" }, `${count(total)} value${total === 1 ? "" : "s"} blanked: `, name(blanked.map(([key, number]) => `${key} ${count(number)}`).join(", "))) : null,
+  el("span", { class: "note block" }, [row.information_loss === null ? "" : `${share(row.information_loss)} of the information lost so far`, row.hellinger === null ? "" : `Hellinger ${row.hellinger.toFixed(3)}`].filter(Boolean).join(" · "))];
+}

@@ -1,0 +1,652 @@
+"""Run a project file, say what of it is out of date, and release from it.
+
+A run does what the file says, from reading to "ready for release", and never releases. Finished steps are kept sealed
+beside the file (:mod:`safeswap.projects.stages`): a run that was killed goes on after its last whole step, and a change
+of the last step costs that step. What a run did is noted in ``.safeswap/state.json``, by digests, for the status.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from safeswap.arrays import keyed
+from safeswap.errors import InfeasibleError, InputError, SafeswapError, SpecError, UnsafeRelease
+from safeswap.files.atomic import atomic_write
+from safeswap.files.keyfile import PREFIX, parse_key
+from safeswap.files.sources import existing_file
+from safeswap.model.checked import check_types
+from safeswap.model.key import Key
+from safeswap.model.masked import Masked
+from safeswap.model.microdata import Microdata
+from safeswap.model.scenario import Scenario
+from safeswap.on_disk.masking import digest_of, has_record
+from safeswap.pipelines.method import join, run
+from safeswap.projects.project import Project, Requirement
+from safeswap.projects.proposal import looks_like_identifier
+from safeswap.projects.stages import FOLDER, StageStore, dump_stage, load_stage, make_private_folder
+from safeswap.studies.files import CheckpointDirectory
+from safeswap.workflow.arguments import as_replicate
+from safeswap.workflow.masking import keep, recall
+from safeswap.workflow.reading import read, read_key
+from safeswap.workflow.reporting import measure_requirement, report
+from safeswap.workflow.step_table import UTILITY, Figure, StepRow, count_unsafe, describe_step, measure_utility
+
+if TYPE_CHECKING:
+    from safeswap.releases.publish import Published
+    from safeswap.reports.facts import Facts
+    from safeswap.studies.study import Study
+
+PROJECT = "project.toml"
+REPORTS = "reports"
+"""The folder of a run's reports, in the confidential directory of the project."""
+
+_STATE = "state.json"
+_STUDY = "study"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepReport(StepRow):
+    """What one step did, how long it took, and whether it was taken from an earlier run."""
+
+    seconds: float
+    kept: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyReport:
+    """What the study of a project found: the sentence of its choice, or why there is none."""
+
+    scenario: str
+    candidates: int
+    sentence: str
+    kept: bool  # taken from an earlier run
+    output: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """A requirement and the figure found."""
+
+    requirement: Requirement
+    value: float
+
+    @property
+    def ok(self) -> bool:
+        """Whether it is satisfied."""
+        return self.requirement.holds(self.value)
+
+    @property
+    def sentence(self) -> str:
+        """What is required and what was found."""
+        return f"{self.requirement.text}, found {self.value:.6g}"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ProjectRun:
+    """The result of a run: confidential, as the masked file is."""
+
+    project: Project
+    masked: Masked = field(repr=False)
+    steps: tuple[StepReport, ...]
+    flags: tuple[str, ...]
+    problems: tuple[str, ...]
+    checks: int
+    outcomes: tuple[Outcome, ...]
+    output: Path
+    audit: Path
+    reports: tuple[Path, ...] = ()
+    study: StudyReport | None = None
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """What stands against a release, each in a sentence; empty if it is ready."""
+        unmet = [f"required is {each.sentence}" for each in self.outcomes if not each.ok]
+        return (*self.problems, *unmet)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether everything that was promised and required holds."""
+        return not self.failures
+
+    def as_dict(self) -> dict[str, Any]:
+        """Totals only: safe to print inside the building."""
+        return {
+            "steps": [asdict(each) for each in self.steps],
+            "flags": list(self.flags),
+            "checks": self.checks,
+            "required": [{"rule": o.requirement.text, "value": o.value, "ok": o.ok} for o in self.outcomes],
+            "failures": list(self.failures),
+            "ready": self.is_ready,
+            "output": str(self.output),
+            "audit": str(self.audit),
+            "reports": [str(path) for path in self.reports],
+            "study": None if self.study is None else {**asdict(self.study), "output": str(self.study.output)},
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProjectStatus:
+    """What of a project is current. ``steps`` has the state of each step: current, stale or not run."""
+
+    data: str
+    guesses: tuple[str, ...]
+    steps: tuple[tuple[str, str], ...]
+    masked: str
+    ready: str
+    study: str
+    release: str
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the last run did what the file says, and its result is in place."""
+        return self.data == "unchanged" and self.masked == "in place" and all(how == "current" for _, how in self.steps)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {**asdict(self), "steps": [list(each) for each in self.steps], "current": self.is_current}
+
+
+@check_types
+def find_project(path: str | PathLike[str]) -> Path:
+    """Return the project file; of a directory, the ``project.toml`` in it."""
+    place = Path(path)
+    return existing_file(place / PROJECT if place.is_dir() else place)
+
+
+@check_types
+def run_project(
+    path: str | PathLike[str],
+    *,
+    key: Key | None = None,
+    replicate: int = 0,
+    progress: Callable[[StepReport], None] | None = None,
+    study: bool = True,
+    studied: Callable[[int, int], None] | None = None,
+) -> ProjectRun:
+    """Do what a project file says, from reading to "ready for release"; nothing is released.
+
+    ``key`` replaces the key that the file names. ``progress`` is told of each step when it is done. The masked file and
+    its audit record go to the confidential directory of the project.
+
+    A study that the project states is run too, unless ``study`` is False or it is current; ``studied`` is told of its
+    progress. Its figures and reports go to the confidential directory as well.
+    """
+    job = _Job.open(find_project(path), key)
+    if not len(job.project.pipeline):
+        raise SpecError(
+            "the project has no step", code="no-steps", hint='write [[step]], method = "swap" and its parameters'
+        )
+    job.check_data()
+    masked, reports = job.run_steps(as_replicate(replicate), progress or (lambda _: None))
+    outcomes = _check(masked, job.project)
+    findings = masked.account.findings
+    obstacle = _find_obstacle(masked, job)
+    output, record = job.keep(masked)
+    done = ProjectRun(
+        project=job.project,
+        masked=masked,
+        steps=tuple(reports),
+        flags=masked.account.flags,
+        problems=() if obstacle is None else (f"{obstacle.message}; {obstacle.hint}",),
+        checks=len(findings),
+        outcomes=outcomes,
+        output=output,
+        audit=record,
+        study=job.run_study(masked.original, studied) if study and job.project.study is not None else None,
+    )
+    facts: dict[str, Any] = {
+        "data": digest_of(job.source),
+        "key_id": job.key.id,
+        "steps": job.chain(),
+        "output": digest_of(output),
+    }
+    facts |= {"ready": done.is_ready, "failures": list(done.failures)}
+    job.note(**facts, rules=_digest_rules(job.project), writing=False)
+    job.store.prune()
+    state = "ready" if done.is_ready else "not ready"
+    found = None if done.study is None else _load_study(done.study.output)
+    published = _published_indicators(job.project, job.file.parent)
+    asked: dict[str, Any] = {"study": found, "publish_errors": published}
+    told = _report(job.project, masked, decision={"state": state}, failed=done.failures, **asked)
+    return replace(done, reports=told.write(job.audit / REPORTS, force=True))
+
+
+@check_types
+def report_project(
+    path: str | PathLike[str],
+    *,
+    study: Study | None = None,
+    decision: Mapping[str, Any] | None = None,
+    measures: Sequence[str] | None = None,
+    indicators: str | PathLike[str] = "",
+) -> Facts:
+    """Collect the facts of what the last run of a project has made, for its reports. Needs no key.
+
+    Refused if the run is out of date. ``study`` and ``decision`` are as for :func:`safeswap.report`; by default the
+    study is the one that the run made, if it is current.
+    """
+    file = find_project(path)
+    project, status = Project.read(file), project_status(file)
+    if not status.is_current:
+        stale = [name for name, how in status.steps if how != "current"] or ["the masked file"]
+        raise InputError(
+            f"the last run is out of date: {', '.join(stale)}",
+            code="project-stale",
+            hint=f"safeswap run {file.name}",
+            steps=[list(each) for each in status.steps],
+        )
+    folder = file.parent
+    if study is None and status.study == "current":
+        study = _load_study(folder / project.release.audit / _STUDY)
+    masked = recall(folder / project.data.file, _output_of(project, folder), audit=folder / project.release.audit)
+    told: dict[str, Any] = {"state": status.ready if status.ready in ("ready", "not ready") else "open"}
+    failed = _read_state(folder).get("failures", ()) if told["state"] == "not ready" else ()
+    return _report(
+        project,
+        masked,
+        decision={**told, **(decision or {})},
+        failed=failed,
+        study=study,
+        measures=measures,
+        indicators=indicators,
+        publish_errors=_published_indicators(project, folder),
+    )
+
+
+def _published_indicators(project: Project, folder: Path) -> str | Path:
+    """Return the file of the key indicators whose error multipliers the project publishes; nothing if there is none."""
+    return folder / project.release.publish_errors if project.release.publish_errors else ""
+
+
+def _report(
+    project: Project, masked: Masked, *, decision: Mapping[str, Any], failed: Sequence[str] = (), **more: Any
+) -> Facts:
+    """Collect the facts with the scenarios and settings of the project."""
+    settings = project.release
+    return report(
+        masked,
+        scenarios=project.scenarios,
+        require={name: list(texts) for name, texts in settings.require.items()},
+        decision={**decision, "obstacles": tuple(failed)},
+        title=project.title,
+        date=settings.date,
+        drop=settings.drop,
+        identifiers=settings.identifiers,
+        **more,
+    )
+
+
+@check_types
+def project_status(path: str | PathLike[str]) -> ProjectStatus:
+    """Say what of a project is current and what is stale. Needs no key."""
+    file = find_project(path)
+    project, folder = Project.read(file), file.parent
+    state, chain = _read_state(folder), _chain(project)
+    known: list[str] = state.get("steps", [])
+    alike = next((n for n, (a, b) in enumerate(zip(chain, known, strict=False)) if a != b), min(len(chain), len(known)))
+    whole = alike == len(chain) == len(known) and bool(chain)
+    states = ["current" if n < alike else "stale" if n < len(known) else "not run" for n in range(len(chain))]
+    if alike and not whole and len(chain) < len(known):
+        states[-1] = "stale"  # the run went on with steps that are gone
+    released = state.get("release")
+    return ProjectStatus(
+        data=_data_state(project, folder, state.get("data")),
+        guesses=tuple(project.guesses),
+        steps=tuple(zip(project.pipeline.names, states, strict=True)),
+        masked=_masked_state(project, folder, state.get("output")),
+        ready=_ready_state(state, current=whole and state.get("rules") == _digest_rules(project)),
+        study=_study_state(project, folder, state),
+        release="none" if released is None else "current" if released == known and whole else "stale",
+    )
+
+
+@check_types
+def release_project(path: str | PathLike[str], *, key: Key | None = None, **consent: Any) -> Published:
+    """Release what the last run of a project has made, with the settings of its file.
+
+    Refused while a guess stands before a column that looks like an identifier, if the run is out of date, or if
+    something that is required does not hold on the files as they are read again. ``consent`` takes ``second_release``,
+    ``unmasked``, ``attack``, ``override`` and ``force`` as for :func:`release`. The release is attacked under the
+    first scenario of the project.
+    """
+    from safeswap.workflow.releasing import release
+
+    job = _Job.open(find_project(path), key)
+    job.check_data()
+    status = project_status(job.file)
+    same_key = _read_state(job.file.parent).get("key_id") == job.key.id
+    if not status.is_current or not same_key:
+        stale = [name for name, how in status.steps if how != "current"]
+        stale = stale or (["the masked file"] if same_key else ["it had another key"])
+        raise UnsafeRelease(
+            f"the last run is out of date: {', '.join(stale)}",
+            code="project-stale",
+            hint=f"safeswap run {job.file.name}",
+            steps=[list(each) for each in status.steps],
+        )
+    settings = job.project.release
+    masked = recall(job.source, job.output, audit=job.audit)
+    _refuse_guesses(job.project, masked.original)
+    refuse_unmet(masked, job.project)
+    published = release(
+        masked,
+        job.file.parent / settings.public,
+        audit=job.audit,
+        key=job.key,
+        data_format=settings.format,
+        identifiers=settings.identifiers,
+        drop=settings.drop,
+        title=job.project.title,
+        date=settings.date,
+        publish_rate=settings.publish_rate,
+        publish_errors=_published_indicators(job.project, job.file.parent),
+        scenario=job.project.scenarios[0] if job.project.scenarios else None,
+        **consent,
+    )
+    job.note(release=job.chain())
+    return published
+
+
+@dataclass(frozen=True)
+class _Job:
+    """A project file with its key and its places."""
+
+    file: Path
+    project: Project
+    key: Key
+    store: StageStore
+
+    @classmethod
+    def open(cls, file: Path, key: Key | None) -> _Job:
+        project = Project.read(file)
+        secret = _find_key(project.release.key, file.parent) if key is None else key
+        return cls(file, project, secret, StageStore(file.parent / FOLDER, secret))
+
+    @property
+    def source(self) -> Path:
+        return self.file.parent / self.project.data.file
+
+    @property
+    def audit(self) -> Path:
+        return self.file.parent / self.project.release.audit
+
+    @property
+    def output(self) -> Path:
+        return _output_of(self.project, self.file.parent)
+
+    def check_data(self) -> None:
+        """Refuse data that are not those that the project was made for."""
+        existing_file(self.source)
+        if self.project.data.sha256 and digest_of(self.source) != self.project.data.sha256:
+            raise InputError(
+                f"{self.source.name!r} is not the file that the project was made for: its digest differs",
+                code="data-changed",
+                hint="restore the file; if the new one is right, look at the schema again and take out sha256",
+                file=str(self.source),
+            )
+
+    def chain(self) -> list[str]:
+        return _chain(self.project)
+
+    def run_steps(self, replicate: int, progress: Callable[[StepReport], None]) -> tuple[Masked, list[StepReport]]:
+        """Carry out the steps, or take them from an earlier run."""
+        project = self.project
+        data = read(self.source, **project.data.reading(project.schema))
+        # The digest of the file itself: the project may not state one.
+        about = (digest_of(self.source), str(replicate), keyed.ALGORITHM)
+        masked: Masked | None = None
+        reports: list[StepReport] = []
+        for number, (step, digest) in enumerate(zip(project.pipeline, self.chain(), strict=True), start=1):
+            started = time.perf_counter()
+            place = (*about, digest)
+            before = data if masked is None else masked.data
+            content = self.store.read("stage", *place)
+            prefix = project.pipeline[:number]
+            if content is None:
+                masked = run(data, prefix, key=self.key, replicate=replicate, known=masked)
+                self.store.write(dump_stage(masked.stages[-1]), "stage", *place)
+            else:
+                stages = [*(masked.parts if masked else ()), load_stage(content, before, step.spec)]
+                masked = join(data, prefix, stages, key=self.key, replicate=replicate)
+            seconds = time.perf_counter() - started
+            row = describe_step(masked, *self._measure(masked, place, earlier=reports))
+            told = {each.name: getattr(row, each.name) for each in fields(row)}
+            reports.append(StepReport(**told, seconds=seconds, kept=content is not None))
+            progress(reports[-1])
+        assert masked is not None  # noqa: S101  (there is a step)
+        return masked, reports
+
+    def _measure(
+        self, masked: Masked, place: tuple[str, ...], *, earlier: list[StepReport]
+    ) -> tuple[tuple[Figure, ...], dict[str, float | None]]:
+        """Return the risk under every scenario and the utility; figures of an earlier run are kept."""
+        figures = []
+        for position, scenario in enumerate(self.project.scenarios):
+            before, then = (earlier[-1].figures[position].after, "") if earlier else (None, "")
+            if not earlier:
+                before, then = self._count(masked.original, masked.original, scenario, place[:-1])
+            after, now = self._count(masked.original, masked.data, scenario, place)
+            figures.append(Figure(scenario=scenario.name, before=before, after=after, note=now or then))
+        values = self._remember(lambda: list(measure_utility(masked).values()), "utility", *place)
+        return tuple(figures), dict(zip(UTILITY, values, strict=True))
+
+    def _count(self, original: Microdata, data: Microdata, scenario: Scenario, place: tuple[str, ...]) -> list[Any]:
+        schema = hashlib.sha256(original.schema.model_dump_json().encode()).hexdigest()
+        about = (scenario.model_dump_json(), schema, *place)
+        return self._remember(lambda: list(count_unsafe(original, data, scenario)), *about)
+
+    def _remember(self, make: Callable[[], list[Any]], *about: str) -> list[Any]:
+        """Return figures from the store, or make and keep them."""
+        content = self.store.read("figures", *about)
+        if content is None:
+            content = json.dumps(make()).encode()
+            self.store.write(content, "figures", *about)
+        return list(json.loads(content))
+
+    def run_study(self, data: Microdata, progress: Callable[[int, int], None] | None) -> StudyReport:
+        """Run the study, or take the result of an earlier run; an interrupted one goes on where it stopped."""
+        from safeswap.workflow.studying import study
+
+        asked = self.project.question
+        assert asked is not None  # noqa: S101  (the caller has looked)
+        digest, output = _study_digest(self.project, digest_of(self.source), self.key.id), self.audit / _STUDY
+        known = _read_state(self.file.parent).get("study") or {}
+        told: dict[str, Any] = {"scenario": "" if asked.scenario is None else asked.scenario.name, "output": output}
+        if known.get("digest") == digest and output.is_dir():
+            return StudyReport(**told, candidates=known["candidates"], sentence=known["sentence"], kept=True)
+        make_private_folder(self.audit)
+        checkpoint = CheckpointDirectory(self.file.parent / FOLDER / "study.unfinished")
+        found = study(data, asked, key=self.key, progress=progress, checkpoint=checkpoint)
+        choice, sentence = None, ""
+        try:
+            choice = found.choose()
+            sentence = choice.sentence
+        except InfeasibleError as error:
+            sentence = f"none chosen: {error.message}"
+        found.save(output, choice=choice, data=data, force=known.get("output") == str(output))
+        checkpoint.discard()
+        facts = {"digest": digest, "candidates": len(found), "sentence": sentence, "output": str(output)}
+        self.note(study=facts)
+        return StudyReport(**told, candidates=len(found), sentence=sentence, kept=False)
+
+    def keep(self, masked: Masked) -> tuple[Path, Path]:
+        """Write the masked file and its record; only a file that an earlier run has written is replaced."""
+        reading = self.project.data.reading(None)
+        reading.pop("kinds", None)  # the record has the schema with all kinds
+        replaces = self._owns_output()
+        self.note(writing=True)  # if we are killed before the digest is noted, the next run knows that it is ours
+        record = keep(masked, self.output, audit=self.audit, reading=reading, source=self.source, force=replaces)
+        return self.output, record
+
+    def _owns_output(self) -> bool:
+        """Return whether the masked file that is there was written by a run of this project, be it a killed one."""
+        if not self.output.is_file():
+            return False
+        state, digest = _read_state(self.file.parent), digest_of(self.output)
+        return digest == state.get("output") or (bool(state.get("writing")) and has_record(digest, self.audit))
+
+    def note(self, **facts: Any) -> None:
+        """Note what was done, for the status."""
+        folder = self.file.parent / FOLDER
+        make_private_folder(folder)
+        state = {**_read_state(self.file.parent), **facts}
+        with atomic_write(folder / _STATE, force=True) as part:
+            part.write_text(json.dumps(state, indent=1), encoding="utf-8")
+
+
+def _find_key(stated: str, folder: Path) -> Key:
+    """Return the key that a project names: by a file, or by a variable that has the key or its file."""
+    name = stated.removeprefix("env:")
+    if name == stated:
+        return read_key(folder / stated)
+    text = os.environ.get(name, "").strip()
+    if not text:
+        raise SpecError(
+            f"the project takes its key from the variable {name}, which is not set",
+            code="no-key",
+            hint=f"export {name}=/path/to/survey.key, made by `safeswap keygen`, or name a key file in [release]",
+        )
+    if not text.startswith(PREFIX):
+        return read_key(Path(text))
+    if (key := parse_key(text)) is None:
+        raise SpecError(
+            f"the variable {name} holds no key", code="bad-key", hint="give the line of a key file, or its path"
+        )
+    return key
+
+
+def _chain(project: Project) -> list[str]:
+    """Return a digest for each step of everything that its result depends on but the key."""
+    schema = None if project.schema is None else project.schema.model_dump(mode="json", exclude_defaults=True)
+    source = project.data.model_dump(mode="json", exclude={"file"})
+    digest = hashlib.sha256(json.dumps([source, schema], sort_keys=True).encode())
+    chain = []
+    for step in project.pipeline:
+        digest.update(json.dumps(step.as_dict(), sort_keys=True, default=str).encode())
+        chain.append(digest.hexdigest())
+    return chain
+
+
+def _digest_rules(project: Project) -> str:
+    """Return a digest of what decides whether a result is ready: scenarios and settings of the release."""
+    rules = [[each.as_dict() for each in project.scenarios], project.release.model_dump(mode="json", exclude={"key"})]
+    return hashlib.sha256(json.dumps(rules, sort_keys=True).encode()).hexdigest()
+
+
+def _load_study(output: Path) -> Study:
+    from safeswap.studies.study import Study
+
+    return Study.load(output)
+
+
+def _study_digest(project: Project, data: str, key_id: str) -> str:
+    """Return a digest of everything that the result of the study depends on."""
+    schema = None if project.schema is None else project.schema.model_dump(mode="json", exclude_defaults=True)
+    source = project.data.model_dump(mode="json", exclude={"file", "sha256"})
+    stated = None if project.question is None else project.question.model_dump(mode="json")
+    facts = [data, key_id, source, schema, stated, keyed.ALGORITHM]
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def _study_state(project: Project, folder: Path, state: Mapping[str, Any]) -> str:
+    """Say whether the study was run, and for what the file says now."""
+    if project.study is None:
+        return "none stated"
+    known = state.get("study") or {}
+    if not known:
+        return "not run"
+    source = folder / project.data.file
+    if not source.is_file() or not Path(known["output"]).is_dir():
+        return "stale"
+    now = _study_digest(project, digest_of(source), str(state.get("key_id", "")))
+    return "current" if known["digest"] == now else "stale"
+
+
+def _ready_state(state: Mapping[str, Any], *, current: bool) -> str:
+    if not state.get("steps"):
+        return "not run"
+    if not current:
+        return "stale"
+    return "ready" if state.get("ready") else "not ready"
+
+
+def _read_state(folder: Path) -> dict[str, Any]:
+    try:
+        found = json.loads((folder / FOLDER / _STATE).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _output_of(project: Project, folder: Path) -> Path:
+    name = Path(project.data.file).name.split(".", 1)[0]
+    return folder / project.release.audit / f"{name}.masked.parquet"
+
+
+def _data_state(project: Project, folder: Path, of_run: str | None) -> str:
+    source, known = folder / project.data.file, project.data.sha256 or of_run
+    if not source.exists():
+        return "missing"
+    if not known:
+        return "not known: the project states no sha256, and was not run"
+    return "unchanged" if digest_of(source) == known else "changed"
+
+
+def _masked_state(project: Project, folder: Path, digest: str | None) -> str:
+    output = _output_of(project, folder)
+    if not output.is_file():
+        return "none"
+    return "in place" if digest_of(output) == digest else "not the file that the last run wrote"
+
+
+def _check(masked: Masked, project: Project) -> tuple[Outcome, ...]:
+    """Return every requirement with the figure of the masked file."""
+    scenarios: Mapping[str, Scenario] = {each.name: each for each in project.scenarios}
+    return tuple(
+        Outcome(requirement=each, value=measure_requirement(masked, each.measure, scenarios[each.scenario]))
+        for each in project.release.requirements
+    )
+
+
+def refuse_unmet(masked: Masked, project: Project) -> None:
+    """Refuse to release what does not satisfy the requirements of a project."""
+    unmet = [outcome.sentence for outcome in _check(masked, project) if not outcome.ok]
+    if unmet:
+        raise UnsafeRelease(
+            f"required is {'; '.join(unmet)}",
+            code="requirement-failed",
+            hint="change the steps and mask again",
+            required=unmet,
+        )
+
+
+def _find_obstacle(masked: Masked, job: _Job) -> SafeswapError | None:
+    """Return why the release of this would be refused, so that nobody learns it only then."""
+    from safeswap.releases.publish import Terms, find_obstacle
+
+    settings = job.project.release
+    drop = tuple(dict.fromkeys((*settings.drop, *getattr(masked.spec, "dropped", ()))))
+    terms = Terms(method="", data_format=settings.format, identifiers=settings.identifiers, drop=drop)
+    return find_obstacle(masked, key=job.key, account=masked.account, terms=terms)
+
+
+def _refuse_guesses(project: Project, data: Microdata) -> None:
+    """Refuse a release while a guess stands before a column by which each record could be found."""
+    guessed = [place.partition(".")[2] for place in project.guesses if place.startswith("schema.")]
+    doubtful = [name for name in guessed if name in data.schema and looks_like_identifier(data, name)]
+    doubtful += [name for name in (project.data.identifier,) if name and "data.identifier" in project.guesses]
+    if doubtful:
+        raise UnsafeRelease(
+            f"a guess is not confirmed, and the column looks like an identifier: {', '.join(doubtful)}",
+            code="guess-not-confirmed",
+            hint="look at these columns in the project file, and take the question marks out",
+            columns=doubtful,
+        )

@@ -1,0 +1,170 @@
+"""Households change places in files as in memory: on DuckDB, in any partition and order, and by independent counts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.conformance.household_strategies import example, persons
+from tests.conformance.on_files import check_on_file, rows_of
+from tests.engines.specs import records_of, write_parts
+
+import safeswap as ss
+from safeswap import registry
+from safeswap.engines.duckdb.checks import ChangedTable
+from safeswap.engines.duckdb.store import Store
+from safeswap.errors import EngineError, InputError
+from safeswap.files.parquet import open_parquet
+from safeswap.methods.household_swap.spec import HouseholdSwapSpec
+from safeswap.model.audit import Audit, undo
+from safeswap.model.evidence import Evidence
+from safeswap.model.microdata import Microdata
+from safeswap.model.schema import Attribute, Kind, Schema
+from safeswap.on_disk.audit_record import read_audit
+
+KEY = ss.Key(bytes(range(32)))
+SWAP = registry.method("household_swap")
+
+
+def awkward(kinds: str = "text", *, identified: bool = True) -> Microdata:
+    """Households without an area, persons without a household, and an establishment or two."""
+    data = persons(11, 150, identified=identified, kinds=kinds)
+    table, homes = data.table, data.table["hh"].to_pylist()
+    some = sorted(set(homes))
+    gone, unplaced = set(some[:4]), set(some[4:9])
+    columns: dict[str, Any] = {
+        "hh": [None if home in gone else home for home in homes],
+        "level2": [None if home in unplaced else v for home, v in zip(homes, table["level2"].to_pylist(), strict=True)],
+    }
+    for name, values in columns.items():
+        place = table.column_names.index(name)
+        table = table.set_column(place, name, pa.array(values, type=table.schema.field(name).type))
+    return Microdata(table, data.schema)
+
+
+AWKWARD = HouseholdSwapSpec(
+    risk_variables=("origin", "age"),
+    similar=(("tenure",), ()),
+    rate=0.3,
+    carry_along=("grid",),
+    missing_household="outside",
+    missing_geography="immovable",
+    communal="kind",
+    communal_values=("1",),
+)
+
+
+@pytest.mark.parametrize("kinds", ["text", "numbers"])
+@pytest.mark.parametrize("engine", ["memory", "duckdb"])
+def test_gaps_and_establishments_are_treated_as_in_memory(engine: str, kinds: str, tmp_path: Path) -> None:
+    for number, spec in enumerate((AWKWARD, AWKWARD.replace(units="communal"))):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        check_on_file(SWAP, engine, (awkward(kinds, identified=kinds == "text"), spec), folder)
+
+
+@pytest.mark.parametrize("engine", ["memory", "duckdb"])
+def test_partitions_and_the_order_of_records_change_nothing(engine: str, tmp_path: Path) -> None:
+    data, spec = example()
+    expected = ss.mask(data, spec, key=KEY)
+    shuffled = data.table.take(pa.array(np.random.default_rng(5).permutation(len(data))))
+    source = write_parts(shuffled, tmp_path / "data", 7)
+    known: dict[str, Any] = {"schema": data.schema, "name": data.schema.name, "audit": tmp_path / "audit", "key": KEY}
+    ss.workflow.mask_file(source, tmp_path / "masked", spec, engine=engine, memory_limit="100MB", **known)
+    assert records_of(open_parquet(tmp_path / "masked").table(data.attributes)) == records_of(expected.data.table)
+
+
+def test_partners_of_other_sizes_are_swapped_in_files_in_memory_and_refused_elsewhere(tmp_path: Path) -> None:
+    data, spec = example()
+    uneven = spec.replace(match_size=False)
+    pq.write_table(data.table, tmp_path / "data.parquet")
+    known: dict[str, Any] = {"schema": data.schema, "name": data.schema.name, "audit": tmp_path / "audit", "key": KEY}
+    with pytest.raises(EngineError) as caught:
+        ss.workflow.mask_file(tmp_path / "data.parquet", tmp_path / "m.parquet", uneven, engine="duckdb", **known)
+    assert (caught.value.code, caught.value.fields["engines"]) == ("not-supported", ["memory"])
+    assert [path.name for path in tmp_path.iterdir()] == ["data.parquet"]
+    done = ss.workflow.mask_file(tmp_path / "data.parquet", tmp_path / "m.parquet", uneven, **known)
+    expected = ss.mask(ss.read(tmp_path / "data.parquet", schema=data.schema, name=data.schema.name), uneven, key=KEY)
+    written = Microdata(pq.read_table(tmp_path / "m.parquet").cast(data.table.schema), data.schema)
+    assert rows_of(written.table) == rows_of(expected.data.table)
+    assert expected.audit.replacements
+    assert rows_of(undo(written, read_audit(done.audit)).table) == rows_of(data.table)
+
+
+def test_bad_files_are_refused_alike_with_positions(tmp_path: Path) -> None:
+    data, spec = example()
+    table = data.table.set_column(1, "hh", pa.array([None, *data.table["hh"].to_pylist()[1:]]))
+    pq.write_table(table, tmp_path / "data.parquet")
+    known: dict[str, Any] = {"schema": data.schema, "name": data.schema.name, "audit": tmp_path / "audit", "key": KEY}
+    told = []
+    for engine in ("memory", "duckdb"):
+        with pytest.raises(InputError) as caught:
+            ss.workflow.mask_file(tmp_path / "data.parquet", tmp_path / "m.parquet", spec, engine=engine, **known)
+        told.append(caught.value.as_dict())
+    assert told[0] == told[1]
+    assert (told[0]["code"], told[0]["fields"]["records"]) == ("missing-household", [1])
+
+
+# Units are counted by hand: which are torn apart, and how many there are in each cell
+
+
+def tampered(seed: int) -> tuple[pa.Table, pa.Table]:
+    """Two small files: units with gaps, and an area and a kind of which the area has changed at random."""
+    rng = np.random.default_rng(seed)
+    number = int(rng.integers(1, 30))
+    home = rng.integers(0, 6, number)
+    area, kind = rng.integers(0, 3, 6)[home], rng.integers(0, 2, 6)[home]
+    new = np.where(rng.random(number) < rng.choice([0.0, 0.1]), rng.integers(0, 4, number), area)
+    if rng.random() < 0.6:  # a whole unit
+        new = np.where(home == rng.integers(0, 6), rng.integers(0, 4), new)
+    columns = {"home": pa.array(home, mask=home == 5), "area": pa.array(area), "kind": pa.array(kind)}
+    return pa.table(columns), pa.table({**columns, "area": pa.array(new)})
+
+
+def count_by_hand(before: pa.Table, after: pa.Table) -> tuple[int, int]:
+    rows = list(
+        zip(
+            *(t[n].to_pylist() for t, n in ((before, "home"), (before, "area"), (after, "area"), (before, "kind"))),
+            strict=True,
+        )
+    )
+    changed = {home for home, old, new, _ in rows if home is not None and old != new}
+    torn = {
+        home
+        for home in changed
+        if len({new for h, _, new, _ in rows if h == home}) > 1
+        or any(h == home and old == new for h, old, new, _ in rows)
+    }
+    moved = [row for row in rows if row[0] is not None and row[1] != row[2]]
+    was = Counter(cell for _, cell in {(home, (old, kind)) for home, old, _, kind in moved})
+    now = Counter(cell for _, cell in {(home, (new, kind)) for home, _, new, kind in moved})
+    return len(torn), sum(was[cell] != now[cell] for cell in {*was, *now})
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_torn_units_and_units_by_cell_are_those_counted_by_hand(seed: int, tmp_path: Path) -> None:
+    before, after = tampered(seed)
+    schema = Schema(
+        attributes=(Attribute(name="home", kind=Kind.HOUSEHOLD), *(Attribute(name=n) for n in ("area", "kind")))
+    )
+    evidence = Evidence(Microdata(before, schema), Microdata(after, schema), Audit(records=len(before)))
+    torn, moved = count_by_hand(before, after)
+    assert (evidence.count_torn("home", ("area",)), evidence.count_moved_units("home", ("area", "kind"))) == (
+        torn,
+        moved,
+    )
+    store = Store(tmp_path, memory_limit="100MB", threads=1)
+    table = ChangedTable(store, changed=1, others=2)
+    homes = np.array([0 if home is None else home + 1 for home in before["home"].to_pylist()], dtype=np.uint32)
+    rows = np.flatnonzero(before["area"].to_numpy() != after["area"].to_numpy())
+    sides = [t["area"].to_numpy()[rows].astype(np.uint32) for t in (before, after)]
+    with table.inserter() as add:
+        add(rows, sides[:1], sides[1:], [homes[rows], before["kind"].to_numpy()[rows].astype(np.uint32)])
+    assert table.count_torn(0, [0], np.bincount(homes)) == torn
+    assert table.count_moved_cells([0], [1], unit=0) == moved
+    store.close()

@@ -1,0 +1,33 @@
+"""What an officer is told of the columns of a release."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+import safeswap as ss
+from safeswap.model.masked import Masked
+from safeswap.model.microdata import Microdata
+from safeswap.model.schema import Attribute, Kind, Schema
+from safeswap.service.routes.releases.task import _remark_on_columns
+
+
+def masked_survey(*guessed: str) -> Masked:
+    kinds = {"sex": Kind.NOMINAL, "job": Kind.NOMINAL, "town": Kind.GEOGRAPHY, "income": Kind.NUMERIC}
+    attributes = tuple(Attribute(name=name, kind=kind, inferred=name in guessed) for name, kind in kinds.items())
+    columns = {"sex": list("fmfm"), "job": list("aabb"), "town": list("xxyy"), "income": [1.5, 2.5, 3.5, 4.5]}
+    data = Microdata(pa.table(columns), Schema(attributes=attributes))
+    return ss.mask(data, {"method": "swap", "swap": ["sex"], "pairs": 1}, insecure_seed=1)
+
+
+def test_columns_that_nobody_confirmed_or_thought_of_are_named() -> None:
+    terms = {"drop": ["town"]}
+    masked = masked_survey("sex", "town", "income")
+    assert _remark_on_columns(masked, {"terms": terms}) == [
+        "Nobody has confirmed the kinds, guessed from the values, of: sex, income."
+    ]
+    scenario: dict[str, object] = {"name": "own", "keys": ["sex"], "sensitive": []}
+    assert _remark_on_columns(masked_survey(), {"terms": terms, "scenario": scenario}) == [
+        "The scenario 'own' assumes that nobody knows: job."
+    ]
+    scenario["sensitive"] = ["job"]
+    assert _remark_on_columns(masked_survey(), {"terms": terms, "scenario": scenario}) == []

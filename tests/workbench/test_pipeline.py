@@ -1,0 +1,220 @@
+"""The scenario strip and the pipeline panel: what is set in the browser is what Python does with the same key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Locator, Page, expect
+from tests.workbench.desk import Desk
+
+import safeswap as ss
+from safeswap.service.keeping.store import Store
+from safeswap.service.keeping.vault import open_vault
+from safeswap.service.work.tasks import read_data
+from safeswap.workflow.step_table import assess_steps
+
+LONG = 60_000
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """600 records with a number among the columns."""
+    path = tmp_path_factory.mktemp("small") / "small.csv"
+    rows = [f"{'NESW'[i % 4]},{'fm'[i * 7 % 2]},{16 + (i * i * 13) % 70},{'abc'[i * i % 3]}" for i in range(600)]
+    path.write_text("region,sex,years,job\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    return path
+
+
+def shown(page: Page) -> list[str]:
+    return [str(each.get_attribute("data-step")) for each in page.locator("#pipeline-steps li").all()]
+
+
+def settled(page: Page) -> None:
+    expect(page.locator("#pipeline")).to_have_attribute("aria-busy", "false", timeout=LONG)
+
+
+def make_scenario(page: Page) -> None:
+    page.click("#scenario-new")
+    dialog = page.locator("#scenario-dialog")
+    dialog.get_by_role("button", name="Select all").click()
+    dialog.get_by_label("Search the attributes").fill("jo")
+    dialog.get_by_role("button", name="None").click()
+    dialog.get_by_label("Search the attributes").fill("")
+    dialog.get_by_label("Band years").click()
+    expect(dialog.locator("[role=status]")).to_contain_text("bands years at")
+    with page.expect_navigation():
+        dialog.get_by_role("button", name="Save").click()
+
+
+def serious(page: Page) -> list[Any]:
+    found = Axe().run(page).response["violations"]
+    return [(each["id"], each["nodes"][0]["html"]) for each in found if each["impact"] in ("serious", "critical")]
+
+
+def test_a_scenario_and_a_pipeline_of_the_browser_are_those_of_python(browser: Browser, desk: Desk, file: Path) -> None:
+    project = desk.project(file)
+    with desk.seen(browser) as seen:
+        page = seen.go(f"/projects/{project}/data")
+        make_scenario(page)
+        seen.ready()
+        for screen in ("risk", "release"):  # kept, on every page
+            page = seen.go(f"/projects/{project}/{screen}")
+            expect(page.locator("#scenario-strip")).to_contain_text("region, sex, years")
+        page = seen.go(f"/projects/{project}/risk")
+        expect(page.locator("#sentence")).to_contain_text("Scenario prosecutor")
+        page = seen.go(f"/projects/{project}/method")
+        assert shown(page) == ["recode"]
+        page.locator("#method").select_option("suppress")
+        expect(page.locator("#of-scenario")).to_be_checked()
+        page.click("#add-step")
+        expect(page.locator('[data-step="suppress"]')).to_be_visible()
+        settled(page)
+        page.locator("#method").select_option("swap")
+        page.get_by_label("job: Swap").check()
+        page.get_by_label("years: Fixed").check()  # a banded number is a category
+        expect(page.locator("#plan")).to_contain_text("feasible")
+        page.click("#add-step")
+        expect(page.locator('[data-step="swap"]')).to_be_visible()
+        settled(page)
+        page.get_by_label("Move up swap").focus()  # by the keyboard
+        page.keyboard.press("Enter")
+        expect(page.locator("#pipeline-steps li").nth(1)).to_have_attribute("data-step", "swap")
+        settled(page)
+        expect(page.get_by_label("Move up swap")).to_be_focused()
+        page.get_by_label("Switch off suppress").click()
+        settled(page)
+        page.click("#undo-step")
+        settled(page)
+        expect(page.get_by_label("Switch off suppress")).to_be_visible()
+        assert shown(page) == ["recode", "swap", "suppress"]
+        told = page.locator('[data-step="suppress"] [data-scenario="prosecutor"]').inner_text()
+        assert told.endswith("→ 0")
+        for dark in ("light", "dark"):
+            page.emulate_media(color_scheme=dark)  # type: ignore[arg-type]
+            assert serious(page) == []
+        page.set_viewport_size({"width": 390, "height": 844})
+        assert page.evaluate("document.getElementById('pipeline').scrollWidth <= innerWidth")
+        page.set_viewport_size({"width": 1280, "height": 900})
+        page.get_by_text("Save or read the project").click()
+        with page.expect_download() as download:
+            page.click("#save-toml")
+        text = Path(download.value.path()).read_text(encoding="utf-8")
+        page.click("#run-pipeline")
+        expect(page.locator("#job .good")).to_be_visible(timeout=LONG)
+        page.get_by_role("link", name="The result").first.click()
+        seen.ready()
+        expect(page.locator('#scores [data-scenario="prosecutor"]').first).to_be_visible()
+        scores = {
+            str(each.get_attribute("data-measure")): float(str(each.get_attribute("data-value")))
+            for each in page.locator("#scores .value").all()
+        }
+    stated = ss.Project.parse(text)
+    assert stated.pipeline.names == ("recode", "swap", "suppress")
+    key = open_vault(desk.settings).project_key(project)
+    data = read_data(Store(desk.settings), project, 1)
+    masked = ss.mask(data, stated.pipeline, key=key)
+    figures = {each.measure: each.value for each in ss.assess(masked, scenario=stated.scenarios[0])}
+    assert scores == figures
+    with desk.client() as client:
+        newest = client._send("GET", f"/projects/{project}/maskings?limit=1").json()["items"][0]
+        table = client.step_table(project)
+    again = ss.mask(data, newest["spec"]["spec"], key=key)
+    assert again.data.table.equals(masked.data.table)  # the same bytes
+    exact = assess_steps(masked, scenarios=stated.scenarios)
+    assert [row["blanked"] for row in table.steps] == [row.blanked for row in exact.rows]
+
+
+def test_a_step_that_no_longer_fits_says_so_in_the_page(browser: Browser, desk: Desk, file: Path) -> None:
+    project = desk.project(file)
+    with desk.client() as client:
+        steps = [
+            {"step": "drop", "attributes": ["job"]},
+            {"method": "swap", "swap": ["nowhere"], "rate": 0.1},
+            {"method": "pram", "attributes": ["sex"]},
+        ]
+        version = client.settings(project).version
+        client.change_settings(
+            project, version=version, steps=steps, scenarios=[{"name": "own", "keys": ["job", "sex"]}]
+        )
+    with desk.seen(browser) as seen:
+        page = seen.go(f"/projects/{project}/method")
+        settled(page)
+        expect(page.locator('[data-step="swap"] [role=alert]')).to_contain_text("nowhere")
+        expect(page.locator('[data-step="pram"]')).to_contain_text("Waits")
+        expect(page.locator("#run-pipeline")).to_be_disabled()
+        page.get_by_label("Remove swap").click()
+        settled(page)
+        expect(page.locator('[data-step="pram"]')).to_contain_text("unsafe")
+        expect(page.locator("#run-pipeline")).to_be_enabled()
+        page.locator("#read-toml").set_input_files(
+            {"name": "p.toml", "mimeType": "text/plain", "buffer": b'[[scenario]]\nkeys = ["nobody"]\n'}
+        )
+        expect(page.locator("#problem")).to_contain_text("nobody")
+        seen.expected = ("422",)
+
+
+class Clicks:
+    """A hand that counts."""
+
+    def __init__(self, page: Page) -> None:
+        self.page, self.made = page, 0
+
+    def __call__(self, what: Locator) -> None:
+        what.click(timeout=LONG)
+        self.made += 1
+
+    def link(self, name: str) -> None:
+        self(self.page.get_by_role("link", name=name).first)
+
+    def button(self, name: str) -> None:
+        self(self.page.get_by_role("button", name=name, exact=True).first)
+
+    def release(self) -> None:
+        """From a masking to the downloaded bundle."""
+        self.link("Release it")
+        self(self.page.locator("#request"))
+        self(self.page.locator("#looked"))
+        self(self.page.locator("#approve"))
+        with self.page.expect_download(timeout=LONG):
+            self(self.page.locator("#download"))
+
+
+def test_few_clicks_lead_from_the_data_to_the_bundle(
+    browser: Browser, desk: Desk, whole_survey: Path, tmp_path: Path
+) -> None:
+    # Two releases of the same records would need a reason.
+    lines = whole_survey.read_text(encoding="utf-8").splitlines()
+    files = [tmp_path / f"{name}.csv" for name in ("swapped", "recoded")]
+    for number, file in enumerate(files):
+        first = 5000 + 2000 * number
+        file.write_text("\n".join([lines[0], *lines[first : first + 2000]]) + "\n", encoding="utf-8")
+    with desk.seen(browser) as seen:
+        page = seen.go(f"/projects/{desk.project(files[0])}/data")
+        swap = Clicks(page)
+        swap.link("Pipeline")
+        seen.ready()
+        swap(page.get_by_label("Race: Swap", exact=True))
+        swap.button("Add and mask")
+        swap.release()
+        assert swap.made <= 9
+        page = seen.go(f"/projects/{desk.project(files[1])}/data")
+        recode = Clicks(page)
+        recode.link("Next: risk")
+        seen.ready()
+        recode(page.locator("#keep-scenario"))
+        seen.ready()
+        recode.button("Ask for advice")
+        recode.button("Add to the pipeline")
+        expect(page.locator("#advice-note")).to_contain_text("Added")
+        recode.link("Suppress these")
+        page.wait_for_url("**/method?*")
+        seen.ready()
+        recode.button("Add and mask")
+        expect(page.locator("#job .good")).to_contain_text("blanked", timeout=LONG)
+        expect(page.locator("#job .good")).not_to_contain_text("unsafe")
+        expect(page.locator("#maskings tr").first).to_contain_text("recode")
+        recode.release()
+        assert recode.made <= 15

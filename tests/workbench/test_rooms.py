@@ -1,0 +1,173 @@
+"""The rooms beside the steps: households, indicators, attacks. Figures are those of the file, counted again here."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, expect
+from tests.workbench.desk import Desk
+
+from safeswap import datasets
+from safeswap.service.routes.jobs import Job
+
+ROOMS = ("households", "indicators", "attacks")
+INDICATORS = '[[indicators]]\nstatistic = "share"\nof = "tenure"\nlevel = "1"\nby = ["region"]\nrelative = 0.001\n'
+
+
+@pytest.fixture(scope="module")
+def survey_of_homes(desk: Desk) -> dict[str, str]:
+    """The shipped household survey with a scenario, and a masking of it."""
+    with desk.client() as client:
+        project = client.make_project("Homes").id
+        client.wait(client._post(Job, f"/projects/{project}/data-from-sample", {"sample": "household_survey"}))
+        path = f"/projects/{project}/settings"
+        scenario = {"name": "nosy neighbour", "keys": ["region", "sex", "education"], "tolerance": 3}
+        etag = client._send("GET", path).headers["etag"]
+        client._send("PATCH", path, json={"scenarios": [scenario]}, headers={"If-Match": etag})
+        made = client.wait(client.mask(project, {"method": "swap", "swap": ["tenure"], "rate": 0.2}))
+        return {"project": project, "masking": made.result.id}
+
+
+def test_households_and_areas_are_those_of_the_file(browser: Browser, desk: Desk, survey_of_homes: Any) -> None:
+    project, rows = survey_of_homes["project"], datasets.household_survey().table.to_pylist()
+    sizes = Counter(Counter(row["household"] for row in rows).values())
+    districts = Counter(str(row["district"]) for row in rows)
+    with desk.seen(browser) as seen, desk.client() as client:
+        page = seen.go(f"/projects/{project}/households")
+        assert f"{sum(sizes.values()):,} households" in page.inner_text("#homes-line")
+        told = page.locator("#sizes svg").get_attribute("aria-label").split("; ")
+        assert [int(each.rpartition(": ")[2]) for each in told[:5]] == [sizes[size] for size in range(1, 6)]
+        assert sum(int(each.rpartition(": ")[2]) for each in told) == sum(sizes.values())
+        inner = page.locator("#tiles .inner li").evaluate_all("(all) => all.map((one) => one.innerText.split('\\n'))")
+        assert dict(inner) == {name: f"{number:,}" for name, number in districts.items()}
+
+        spec = {"method": "household_swap", "risk_variables": ["sex"], "k": 2, "rate": 0.02, "similar": [["tenure"]]}
+        page.locator("#risk-variables").get_by_label("education", exact=True).uncheck()
+        page.locator("#similar").get_by_label("tenure", exact=True).check()
+        page.get_by_label("k", exact=True).fill("2")
+        page.get_by_label("k", exact=True).press("Tab")
+        plan = client.plan(project, spec)
+        expect(page.locator("#plan")).to_contain_text(plan.sentence)
+        shown = page.locator("#levels tbody td:nth-child(2)").all_inner_texts()
+        assert shown == [f"{number:,}" for number in plan.details["at_risk"].values()]
+
+
+def test_indicators_before_are_weighted_shares_and_what_moved_is_flagged(
+    browser: Browser, desk: Desk, survey_of_homes: Any
+) -> None:
+    totals: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    survey = datasets.household_survey()
+    no_answer = {"None", *survey.schema["tenure"].missing}
+    for row in survey.table.to_pylist():
+        if str(row["tenure"]) not in no_answer:
+            totals[str(row["region"])][0] += row["weight"] * (str(row["tenure"]) == "1")
+            totals[str(row["region"])][1] += row["weight"]
+    with desk.seen(browser) as seen:
+        page = seen.go(f"/projects/{survey_of_homes['project']}/indicators")
+        assert "weighted by weight" in page.inner_text("#design")
+        assert "stratum (stratum)" in page.inner_text("#design")
+        page.locator("#text").fill('[[indicators]]\nstatistic = "share"\nof = "tenure"\n')
+        seen.expected = ("422",)
+        page.get_by_role("button", name="Compare before and after").click()
+        expect(page.locator("#problem")).to_contain_text("a share needs 'level'")
+        page.locator("#text").fill(INDICATORS)
+        page.get_by_role("button", name="Compare before and after").click()
+        expect(page.locator("#drawn tbody tr")).to_have_count(len(totals), timeout=60_000)
+        cells = page.locator("#drawn tbody tr").evaluate_all(
+            "(all) => all.map((row) => [...row.cells].map((cell) => cell.innerText.trim()))"
+        )
+    for title, before, after, _, note in cells:
+        region = title.rpartition(": ")[2]
+        assert float(before) == pytest.approx(totals[region][0] / totals[region][1], rel=1e-3)
+        assert note.startswith("beyond tolerance") == (abs(float(after) / float(before) - 1) > 0.001)
+
+
+def test_attacks_are_those_of_the_service(browser: Browser, desk: Desk, survey_of_homes: Any) -> None:
+    with desk.seen(browser) as seen, desk.client() as client:
+        seen.expected = ("404",)  # without a control file
+        page = seen.go(f"/projects/{survey_of_homes['project']}/attacks")
+        page.get_by_role("button", name="Attack it").click()
+        expect(page.locator("#drawn tbody tr").first).to_be_visible(timeout=60_000)
+        run = client._send("GET", f"/projects/{survey_of_homes['project']}/attacks").json()["items"][0]["id"]
+        found = {each["attack"]: each for each in client.attacked(survey_of_homes["project"], run).summary["attacks"]}
+        cells = page.locator("#drawn tbody tr").evaluate_all(
+            "(all) => all.map((row) => [...row.cells].slice(0, 3).map((cell) => cell.innerText))"
+        )
+        assert {name for name, _, _ in cells} == {name.replace("_", " ") for name in found}
+        for name, baseline, success in cells:
+            outcome = found[name.replace(" ", "_")]
+            assert [baseline, success] == [f"{100 * outcome[part]:.1f}%" for part in ("baseline", "success")]
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_no_room_keeps_anybody_out_or_scrolls_sideways(
+    browser: Browser, desk: Desk, survey_of_homes: Any, dark: bool
+) -> None:
+    sizes: list[int] = []
+    with desk.seen(browser, dark=dark, width=390, height=844) as seen:
+        seen.expected = ("404",)
+        seen.page.on("response", lambda answer: sizes.append(int(answer.headers.get("content-length", 0))))
+        for room in ROOMS:
+            sizes.clear()
+            page = seen.go(f"/projects/{survey_of_homes['project']}/{room}")
+            assert sum(sizes) < 1_000_000
+            assert page.evaluate("document.documentElement.scrollWidth") == 390
+            page.evaluate("document.querySelectorAll('main details').forEach((box) => { box.open = true; })")
+            faults = Axe().run(page).response["violations"]
+            assert [(each["id"], each["nodes"][0]["html"][:150]) for each in faults] == []
+
+
+def contrast(one: str, other: str) -> float:
+    """The contrast of two colours as the guidelines for accessible content define it."""
+    lights = []
+    for text in (one, other):
+        parts = [int(part) / 255 for part in text.removeprefix("rgb(").removesuffix(")").split(",")]
+        r, g, b = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+        lights.append(0.2126 * r + 0.7152 * g + 0.0722 * b)
+    return (max(lights) + 0.05) / (min(lights) + 0.05)
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_tables_before_and_after_are_drawn(browser: Browser, desk: Desk, survey_of_homes: Any, dark: bool) -> None:
+    project, masking = survey_of_homes["project"], survey_of_homes["masking"]
+    path = f"/projects/{project}/maskings/{masking}/table"
+    with desk.client() as client:
+        cells = client._send("GET", path, params={"attributes": ["tenure", "sex"]}).json()["cells"]
+    open_cells = [each for each in cells if each["changed"] is not None]
+    with desk.seen(browser, dark=dark) as seen:
+        page = seen.go(f"/projects/{project}/results/{masking}")
+        page.get_by_label("Attribute of the rows").select_option("tenure")
+        page.get_by_label("Attribute of the columns").select_option("sex")
+        page.get_by_label("How it is shown").select_option("heat")
+        expect(page.locator(".heat td[data-residual]")).to_have_count(len(open_cells))
+        found = page.locator(".heat td[data-residual]").evaluate_all(
+            """(all) => all.map((cell) => {
+                const { color, backgroundColor } = getComputedStyle(cell);
+                return [cell.dataset.residual, color, backgroundColor];
+            })"""
+        )
+        wanted = [(each["after"] - each["before"]) / each["before"] ** 0.5 for each in open_cells]
+        assert sorted(float(value) for value, _, _ in found) == pytest.approx(sorted(wanted))
+        assert min(contrast(ink, ground) for _, ink, ground in found) >= 4.5
+        page.get_by_label("Attribute of the columns").select_option("")
+        expect(page.locator("#before .dumbbells tbody tr").first).to_be_visible()
+        assert page.locator("#before .dumbbell circle").count() >= 4
+
+
+def test_numbers_are_drawn_in_bands_that_hold_enough(browser: Browser, desk: Desk, survey_of_homes: Any) -> None:
+    project = survey_of_homes["project"]
+    ages = [each for each in datasets.household_survey().table["age"].to_pylist() if each is not None]
+    with desk.seen(browser) as seen, desk.client() as client:
+        breaks = client._send("GET", f"/projects/{project}/bands", params={"attribute": "age"}).json()["breaks"]
+        page = seen.go(f"/projects/{project}/data")
+        box = page.locator("#attributes tr", has=page.get_by_label("Kind of age", exact=True)).locator(".histogram-box")
+        box.scroll_into_view_if_needed()
+        told = box.locator(".histogram").get_attribute("aria-label").split("; ")
+    ends = [float("-inf"), *breaks, float("inf")]
+    truth = [sum(low <= age < high for age in ages) for low, high in pairwise(ends)]
+    assert [int(each.rpartition(": ")[2].replace(",", "")) for each in told] == truth
+    assert min(truth) >= 3
