@@ -1,15 +1,32 @@
-"""A ledger for every test and doctest: none touches that of the person who runs them."""
+"""What every test and doctest has: a ledger of its own, and keys that are the same in every run."""
 
+import hashlib
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 
 from safeswap.arrays.compiled import Budget
+from safeswap.model.key import Key
 
 # Tests run kernels compiled, as large files do; what small files do in NumPy is compared with that in test_numpy_forms.
 Budget.left = -1
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Derive the keys that a test generates from its name: what fails in one run fails in the next.
+
+    Before any fixture, since a service makes keys in fixtures. Processes that a test starts draw real keys.
+    """
+    drawn = count()
+
+    def generate(cls: type[Key]) -> Key:
+        return cls(hashlib.sha256(f"{item.nodeid} {next(drawn)}".encode()).digest())
+
+    Key.generate = classmethod(generate)  # type: ignore[method-assign,assignment]
 
 
 @pytest.fixture(scope="module", autouse=True)
