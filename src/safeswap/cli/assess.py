@@ -210,8 +210,8 @@ def confidentiality(
     by identifier or, if the files have none, by row order.
     """
     from safeswap import workflow
+    from safeswap.charts.confidentiality import write_plot
     from safeswap.model.scenario import resolve_files
-    from safeswap.reports.plot_files import write_plot
 
     outputs = options.check([original, released])
     asked_by = read_scenario(scenario)

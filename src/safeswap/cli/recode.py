@@ -237,8 +237,8 @@ def advice(
     from safeswap import workflow
     from safeswap.methods.recode.recipe import Recipe
     from safeswap.projects.toml import read_recipe, write_recipe
-    from safeswap.workflow.argus import restate_scenario
     from safeswap.workflow.recode_advice import advice as rank_recodes
+    from safeswap.workflow.risks import restate_scenario
 
     check_outputs([take] if take else [], inputs=[file, *([recipe] if recipe else [])], force=force)
     stated = read_scenario(scenario)

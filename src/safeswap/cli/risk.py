@@ -173,7 +173,7 @@ def suggest_keys(
     others as keys to a file for --scenario. Shows totals only.
     """
     from safeswap import workflow
-    from safeswap.workflow.argus import suggest_keys as rank
+    from safeswap.workflow.risks import suggest_keys as rank
 
     with console.steps(2) as steps:
         steps.at("reading")

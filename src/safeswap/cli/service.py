@@ -193,7 +193,7 @@ def policy(
 ) -> None:
     """Show the agency's policy on attacks, or replace it by that of a file."""
     from safeswap.attacks.run import read_policy
-    from safeswap.service.routes.policy import policy_in_force, store_policy
+    from safeswap.service.routes.settings import policy_in_force, store_policy
 
     new = None if file is None else read_policy(file)
     with _service(options.read()) as service:
@@ -271,7 +271,7 @@ def back_up(
 
     A PostgreSQL database is not included either: run `pg_dump` first.
     """
-    from safeswap.service.keeping.backup import back_up as copy_service
+    from safeswap.service.keeping.migrate import back_up as copy_service
 
     copied = copy_service(options.read(), folder)
     console.say(f"Copied {plural(copied['files'], 'file')} to {folder}.")
@@ -290,7 +290,7 @@ def restore(
     options: ServiceOptions,
 ) -> None:
     """Restore the store of a service from a backup. An existing store is never overwritten."""
-    from safeswap.service.keeping.backup import restore as copy_back
+    from safeswap.service.keeping.migrate import restore as copy_back
 
     files = copy_back(options.read(), folder)
     console.say(f"Restored {plural(files, 'file')}. The service needs the master key that it was created with.")
@@ -430,7 +430,7 @@ def _pick_address() -> str:
 @contextmanager
 def _open_store(store: Path | None, port: int) -> Iterator[Settings]:
     from safeswap.releases.ledger import configured_ledger
-    from safeswap.service.keeping.erase import erase
+    from safeswap.service.keeping.store import erase
     from safeswap.service.keeping.vault import make_master_key
     from safeswap.service.settings import Settings
 

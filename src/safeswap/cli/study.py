@@ -368,7 +368,7 @@ def _read(
 ) -> tuple[Microdata, int]:
     """Read the data and count the candidates; print their number before anything runs."""
     from safeswap import workflow
-    from safeswap.studies.prepare import count_candidates
+    from safeswap.studies.run import count_candidates
 
     with console.steps(1) as steps:
         steps.at("reading")
