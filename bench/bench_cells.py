@@ -21,7 +21,7 @@ import pandas as pd
 
 from goals import judge
 from safeswap import datasets
-from safeswap.arrays import cells, threads
+from safeswap.arrays import cells, compiled
 from safeswap.measures.key_cells import key_cells
 from safeswap.measures.risk.individual_risk import record_risks
 
@@ -108,12 +108,12 @@ def against_pandas(records: int) -> None:
 
 
 def on_threads(number: int, data: Any, keys: Sequence[str]) -> None:
-    most = threads._most_threads
-    threads._most_threads = lambda: number
+    most = compiled._most_threads
+    compiled._most_threads = lambda: number
     try:
         key_cells(data, keys, missing="any")
     finally:
-        threads._most_threads = most
+        compiled._most_threads = most
 
 
 def growth(largest: int) -> None:

@@ -21,7 +21,7 @@ from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Schema
 from safeswap.model.study import ConstraintSet, StudySpec
 from safeswap.studies.evaluate import Evaluator, Group
-from safeswap.studies.prepare import swap_group
+from safeswap.studies.run import swap_group
 from safeswap.studies.search import search_study
 
 ATTRIBUTES = tuple(f"a{i:02}" for i in range(24))

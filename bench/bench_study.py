@@ -23,9 +23,8 @@ from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Schema
 from safeswap.model.study import StudySpec
 from safeswap.studies.evaluate import Evaluator
-from safeswap.studies.prepare import grid
 from safeswap.studies.quick import Replicate, SwapGroup
-from safeswap.studies.run import run_study
+from safeswap.studies.run import grid, run_study
 
 KEY = Key.generate()
 LEVELS = (3, 4, 5, 2, 2, 2, 3, 2)

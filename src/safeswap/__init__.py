@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from safeswap.workflow import to_frame as to_frame
     from safeswap.workflow import undo as undo
     from safeswap.workflow import verify as verify
-    from safeswap.workflow.argus import suggest_keys as suggest_keys
     from safeswap.workflow.attacking import attack as attack
     from safeswap.workflow.record_swapping import record_swap as record_swap
     from safeswap.workflow.reporting import report as report
+    from safeswap.workflow.risks import suggest_keys as suggest_keys
 
 __version__ = "0.1.0"
 
@@ -66,7 +66,7 @@ _HOME = {
     "release": "safeswap.workflow",
     "report": "safeswap.workflow.reporting",
     "study": "safeswap.workflow",
-    "suggest_keys": "safeswap.workflow.argus",
+    "suggest_keys": "safeswap.workflow.risks",
     "swap": "safeswap.workflow",
     "to_frame": "safeswap.workflow",
     "undo": "safeswap.workflow",

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from safeswap.arrays import order, pairing
-from safeswap.engines.identity import record_identity
+from safeswap.engines.base import record_identity
 from safeswap.methods.swap import Swap, stage_key
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata

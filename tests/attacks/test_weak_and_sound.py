@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 import safeswap as ss
-from safeswap.attacks import undoing
+from safeswap.attacks import replay as undoing
 from safeswap.attacks.base import Outcome, Setting, Skipped
 from safeswap.attacks.run import ATTACKS
 from safeswap.model.key import Key

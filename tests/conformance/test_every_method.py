@@ -16,7 +16,7 @@ from tests.conformance.on_files import EVERY_ENGINE, IN_A_SESSION, check_on_file
 from tests.conformance.strategies import CASES, Tried
 
 from safeswap import registry
-from safeswap.arrays import threads
+from safeswap.arrays import compiled
 from safeswap.arrays.keyed import derive
 from safeswap.methods.base import Method
 from safeswap.methods.exchange import ExchangingMethod
@@ -213,8 +213,8 @@ def test_the_number_of_threads_plays_no_part(method: Method, number: int, monkey
     tried = CASES[method.name].example()
     expected = mask(method, tried)
     started: list[int] = []
-    monkeypatch.setattr(threads, "_WORTH_A_THREAD", 10)
-    monkeypatch.setattr(threads, "_most_threads", lambda: started.append(number) or number)
+    monkeypatch.setattr(compiled, "_WORTH_A_THREAD", 10)
+    monkeypatch.setattr(compiled, "_most_threads", lambda: started.append(number) or number)
     masked = mask(method, (with_rows(tried[0], np.arange(len(tried[0]))), tried[1]))
     assert started or not CASES[method.name].threaded
     assert exchanges(masked) == exchanges(expected)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from safeswap.arrays import keyed
-from safeswap.arrays.cell_set import CellSet
+from safeswap.arrays.cells import CellSet
 from safeswap.arrays.names import Names
 from safeswap.arrays.order import as_blocks
 from safeswap.engines.base import DRAW, KEEP, Cells, Classes, Constraint, Derivation, Ends, Kernel, Need

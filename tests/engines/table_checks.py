@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from safeswap.arrays.cell_set import CellSet
+from safeswap.arrays.cells import CellSet
 from safeswap.engines.base import DRAW, KEEP, Ends, Records
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata

@@ -16,7 +16,7 @@ from tests.conformance.strategies import Tried, swap_inputs
 from tests.engines.specs import EDITS, KEY, PERMUTATIONS, SCHEMA, SPECS, census, records_of, spec_of, write_parts
 
 from safeswap import registry, workflow
-from safeswap.arrays import threads as kernel_threads
+from safeswap.arrays import compiled as kernel_threads
 from safeswap.errors import InfeasibleError, InputError
 from safeswap.files.parquet import open_parquet
 from safeswap.methods.edit_1990.spec import Edit1990Spec

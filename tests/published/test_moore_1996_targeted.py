@@ -17,7 +17,7 @@ from safeswap.methods.edit_targeted.method import EditTargetedSpec
 from safeswap.methods.edit_targeted.near_optimal import near_optimal_order
 from safeswap.model.schema import Kind
 from safeswap.model.score import Comparison
-from safeswap.workflow.thinning import thin_to
+from safeswap.workflow.thresholds import thin_to
 
 PAPER = json.loads((Path(__file__).parent / "data" / "moore_1996.json").read_text())
 TABLE_5 = PAPER["table_5"]

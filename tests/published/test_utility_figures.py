@@ -19,12 +19,12 @@ import safeswap as ss
 from safeswap.arrays import divergence
 from safeswap.engines.memory import exchange
 from safeswap.measures import survey
-from safeswap.measures.tables import cross_table
+from safeswap.measures.aligned import cross_table
+from safeswap.measures.utility.categories import CramersVChange
 from safeswap.measures.utility.indicators import Indicators
 from safeswap.measures.utility.models import CiOverlap, Coefficients
-from safeswap.measures.utility.numeric_structure import Correlations
+from safeswap.measures.utility.numbers import Correlations
 from safeswap.measures.utility.pmse import Pmse
-from safeswap.measures.utility.table_distances import CramersVChange
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Schema
 from safeswap.model.score import Comparison

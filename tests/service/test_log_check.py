@@ -11,7 +11,7 @@ from tests.service.at_work import Case
 from tests.service.serving import Running, running
 from typer.testing import CliRunner
 
-from safeswap.cli.admin import admin
+from safeswap.cli.service import admin
 from safeswap.service.keeping import auditlog
 from safeswap.service.keeping import auditlog as log_check
 from safeswap.service.keeping.database import Database, open_database

@@ -17,7 +17,7 @@ from tests.service.test_register import BOTH, bundle_of, by_pram, facts_of, read
 
 from safeswap.model.microdata import PastStep
 from safeswap.service.keeping import auditlog
-from safeswap.service.keeping.register import NewMaskings, insert_new
+from safeswap.service.keeping.ledger import NewMaskings, insert_new
 from safeswap.service.keeping.tables import ledger, maskings, projects
 from safeswap.service.people import accounts
 

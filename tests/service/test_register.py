@@ -20,7 +20,7 @@ from tests.service.serving import Running, running
 
 from safeswap import workflow
 from safeswap.releases.ledger import configured_ledger
-from safeswap.service.keeping import register, store
+from safeswap.service.keeping import ledger, store
 from safeswap.service.keeping.database import new_id
 from safeswap.service.keeping.tables import maskings
 from safeswap.service.keeping.vault import MAGIC
@@ -171,7 +171,7 @@ def test_the_tables_of_the_register_can_be_read_by_nobody_without_the_key(town, 
     assert len({len(row.content) for row in rows}) == 1  # no history is longer than another
     sealed = b"".join(row.content.removeprefix(MAGIC) for row in rows)
     assert not [word for word in (b"swap", b"tenure", b"pram") if word in sealed]
-    names = (path.read_text() for path in Path(town.service.settings.store).rglob(register.NAMES))
+    names = (path.read_text() for path in Path(town.service.settings.store).rglob(ledger.NAMES))
     assert all(len(line) == 64 and int(line, 16) for text_ in names for line in text_.split())
 
 

@@ -55,7 +55,7 @@ NEVER_ONE = {
     ("service/routes/studies.py", "size"): "above the limit on candidates",
     ("service/work/questions.py", "records"): "above the limit on work",
     ("service/work/questions.py", "tables"): "above the limit on work",
-    ("studies/prepare.py", "total"): "above the limit on candidates",
+    ("studies/run.py", "total"): "above the limit on candidates",
 }
 """Numbers that are never 1 where they are told, and texts that are no numbers, with the reason."""
 

@@ -19,14 +19,14 @@ VERBS = {
     "workflow/assessing.py": {"assess", "assess_file"},
     "workflow/attacking.py": {"attack"},
     "workflow/masking.py": {"mask_file"},
-    "workflow/plotting.py": {"confidentiality"},
+    "workflow/risks.py": {"confidentiality"},
     "measures/risk/by_record.py": {"file_risk", "write_record_risks"},
     "workflow/record_swapping.py": {"record_swap"},
     "workflow/releasing.py": {"release"},
     "workflow/reporting.py": {"report"},
     "workflow/safe.py": {"safe_table", "safe_records"},
     "workflow/studying.py": {"study"},
-    "workflow/thinning.py": {"thin_to"},
+    "workflow/thresholds.py": {"thin_to"},
 }
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from safeswap.arrays.compiled import njit
+from safeswap.arrays.compiled import njit, run_all, split_runs
 from safeswap.arrays.counter_random import item_state, odds, uniform
-from safeswap.arrays.threads import run_all, split_runs
 from safeswap.arrays.types import Codes, Int64s
 
 

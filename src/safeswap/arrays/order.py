@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from safeswap.arrays import keyed
-from safeswap.arrays.compiled import is_worth_compiling, njit
-from safeswap.arrays.threads import run_all, split_runs
+from safeswap.arrays.compiled import is_worth_compiling, njit, run_all, split_runs
 from safeswap.arrays.types import Codes, Rows, UInt32s, Words
 
 _WORTH_BUCKETS = 20_000

@@ -30,8 +30,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from safeswap.arrays.compiled import njit
-from safeswap.arrays.threads import run_all, split_runs
+from safeswap.arrays.compiled import njit, run_all, split_runs
 from safeswap.arrays.types import Words
 
 CELLS = 192

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from safeswap.arrays.compiled import is_worth_compiling, njit
-from safeswap.arrays.threads import run_all, split_runs
+from safeswap.arrays.compiled import is_worth_compiling, njit, run_all, split_runs
 from safeswap.arrays.types import Codes, Int32s, Int64s, UInt64s
 
 MULTIPLIER = 0xD6E8FEB86659FD93  # odd, hence invertible, with well-mixed bits

@@ -13,8 +13,7 @@ import pyarrow as pa
 
 from safeswap.arrays.types import Int64s
 from safeswap.attacks.base import Outcome, Setting, Skipped
-from safeswap.attacks.consistency import name_swapped
-from safeswap.attacks.inference import Votes
+from safeswap.attacks.inference import Votes, name_swapped
 from safeswap.measures.table_check import check_programme
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import level_texts

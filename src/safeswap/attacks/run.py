@@ -14,12 +14,17 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field, model_validator
 
 from safeswap.attacks.base import Attack, Attacked, Outcome, Setting, Skipped, find_lacking
-from safeswap.attacks.consistency import EditRules, GeographyNesting, HouseholdMates, Weights
-from safeswap.attacks.fingerprints import DistinctNumbers, UnusualCombinations
 from safeswap.attacks.forensics import BundleTraces, PublishedTables, RowOrder, SeveralReleases
-from safeswap.attacks.inference import AttributeInference, SinglingOut
-from safeswap.attacks.linkage import FellegiSunter, Linkage, NearestRecord
-from safeswap.attacks.undoing import ReplayedRules, SeedSearch, SwappedRecords
+from safeswap.attacks.inference import (
+    AttributeInference,
+    EditRules,
+    GeographyNesting,
+    HouseholdMates,
+    SinglingOut,
+    Weights,
+)
+from safeswap.attacks.linkage import DistinctNumbers, FellegiSunter, Linkage, NearestRecord, UnusualCombinations
+from safeswap.attacks.replay import ReplayedRules, SeedSearch, SwappedRecords
 from safeswap.errors import InputError, SpecError, UnsafeRelease
 from safeswap.measures.base import AttributeNames, ParametricMeasure
 from safeswap.model.score import Axis, Comparison, Score

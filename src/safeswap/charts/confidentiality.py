@@ -6,11 +6,15 @@ page runs no script, shows bins instead of records, and names no record.
 The picture has neighbours across and perturbation up, with the unsafe zone shaded. As in Seri: squares for records
 whose nearest neighbour is the true one, crosses for those that have it in their neighbourhood, a filled square for the
 largest unit, two policy lines. The public picture leaves out bins of few records.
+
+Write the confidentiality plot as a page, a picture, or a table of records.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -20,13 +24,14 @@ from safeswap.charts import theme
 from safeswap.charts.map import POLICY
 from safeswap.charts.scripts import chart_fragment, chart_page
 from safeswap.charts.theme import LIGHT, STYLE, png_of, svg_of
+from safeswap.errors import OutputError, SpecError
+from safeswap.files.atomic import PRIVATE_FILE, atomic_write
 from safeswap.measures.plot.values import ConfidentialityPlot, Policy
 from safeswap.model.text import plural
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
 
 MOST_POINTS = 5_000
 """The largest number of records drawn one by one; more are counted in bins."""
@@ -420,3 +425,69 @@ def _public_part(plot: ConfidentialityPlot, second: Policy | None) -> str:
     return (
         f'<p><img alt="{text}" style="max-width:100%;background:#fff" src="data:image/svg+xml;base64,{picture}"></p>\n'
     )
+
+
+PICTURES = (".html", ".svg", ".png")
+RECORDS = (".csv", ".parquet")
+
+
+def write_plot(
+    plot: ConfidentialityPlot,
+    path: str | os.PathLike[str],
+    *,
+    version: Version = "internal",
+    second: Policy | None = None,
+    title: str = "",
+    force: bool = False,
+) -> None:
+    """Write the plot in the format of the file's suffix: html, svg or png; csv or parquet for a row per record.
+
+    Files that name records are readable by their owner only, and have no public version.
+
+    >>> import tempfile
+    >>> import pyarrow as pa
+    >>> from safeswap.measures.plot.plots import make_plot
+    >>> from safeswap.model.microdata import Microdata
+    >>> from safeswap.model.schema import Attribute, Schema
+    >>> data = Microdata(pa.table({"Sex": ["f", "f", "m"]}), Schema(attributes=(Attribute(name="Sex"),)))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_plot(make_plot(data, data, ["Sex"]), Path(folder) / "plot.svg", version="public")
+    ...     (Path(folder) / "plot.svg").read_text().startswith("<?xml")
+    True
+    """
+    suffix = Path(path).suffix.lower()
+    if suffix in RECORDS:
+        _write_records(plot, path, version=version, force=force)
+        return
+    if suffix not in PICTURES:
+        raise OutputError(
+            "the file's suffix names no format of a plot",
+            code="unknown-format",
+            hint="use one of " + ", ".join((*PICTURES, *RECORDS)),
+            file=os.fspath(path),
+        )
+    content = _picture(plot, suffix, version=version, second=second, title=title)
+    with atomic_write(path, force=force, mode=PRIVATE_FILE if version == "internal" else 0o644) as part:
+        part.write_bytes(content)
+
+
+def _picture(plot: ConfidentialityPlot, suffix: str, *, version: Version, second: Policy | None, title: str) -> bytes:
+
+    if suffix == ".html":
+        return plot_html(plot, version=version, second=second, title=title).encode()
+    if suffix == ".svg":
+        return plot_svg(plot, version=version, second=second).encode()
+    return plot_png(plot, version=version, second=second)
+
+
+def _write_records(plot: ConfidentialityPlot, path: str | os.PathLike[str], *, version: Version, force: bool) -> None:
+    from safeswap.files.write import write_csv, write_parquet
+
+    if version == "public":
+        raise SpecError(
+            "the figures of single records are not for the public",
+            code="not-public",
+            hint='write them with version="internal", or write a picture',
+        )
+    writer = write_csv if Path(path).suffix.lower() == ".csv" else write_parquet
+    writer(plot.table(), path, force=force, mode=PRIVATE_FILE)

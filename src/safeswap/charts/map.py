@@ -2,6 +2,8 @@
 
 The page is a single file with Plotly inside. It works offline, follows the reader's light or dark setting, and makes no
 request: its content policy forbids every one. Pictures are byte-identical on every run.
+
+Heat maps of the distortion of 2-way tables: a triangle of coloured numbers.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from safeswap.charts.payload import NOTEBOOK, PAGE, map_payload, study_note
-from safeswap.charts.points import Chosen, Points, StudyLike, points_of
+from safeswap.charts.points import TABLE_MEASURES, Chosen, Points, StudyLike, points_of
 from safeswap.charts.scripts import chart_asset, chart_fragment, chart_page
 from safeswap.charts.theme import LIGHT, STYLE, png_of, shorten, svg_of
 from safeswap.model.text import plural
@@ -24,7 +26,6 @@ from safeswap.model.text import plural
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
 
 MOST_LABELS = 150
 _NARROW, _WIDE, _LINE = 5.6, 8.2, 9.0  # widths of characters and height of a line of 8-point text, in points
@@ -442,3 +443,65 @@ def _notebook_element(page: str, sentence: str) -> str:
         f'<iframe title="Risk-utility map" sandbox="allow-scripts allow-downloads" '
         f'style="width:100%;height:56rem;border:0" srcdoc="{html.escape(loader)}"></iframe>'
     )
+
+
+Pairs = Sequence[tuple[str, str]]
+
+
+def heatmap_html(pairs: Pairs, values: Sequence[float], *, caption: str = "") -> str:
+    """Return an HTML table with coloured cells, without scripts; all names are escaped.
+
+    >>> heatmap_html([("Sex", "Race")], [0.0123]).count("<td")
+    2
+    >>> "<script>" in heatmap_html([("<script>", "Race")], [0.0])
+    False
+    """
+    names, at = _triangle(pairs, values)
+    largest = max((abs(value) for value in values if value == value), default=0.0)  # noqa: PLR0124
+    head = "".join(f'<th scope="col">{_escape(name)}</th>' for name in names[:-1])
+    rows = "".join(
+        f'<tr><th scope="row">{_escape(b)}</th>' + "".join(_cell(at.get((a, b)), largest) for a in names[:i]) + "</tr>"
+        for i, b in enumerate(names)
+        if i
+    )
+    title = f"<caption>{html.escape(caption)}</caption>" if caption else ""
+    return f'<table class="heat">{title}<thead><tr><td></td>{head}</tr></thead><tbody>{rows}</tbody></table>'
+
+
+def candidate_tables(study: StudyLike, candidate: int) -> dict[str, list[float]]:
+    """Return the distortion of every 2-way table of one candidate by measure; empty lists if none were kept."""
+    if study.two_way is None:
+        return {name: [] for name in TABLE_MEASURES}
+    return dict(zip(TABLE_MEASURES, study.two_way[candidate].T.astype(float).tolist(), strict=True))
+
+
+def _triangle(pairs: Pairs, values: Sequence[float]) -> tuple[list[str], dict[tuple[str, str], float]]:
+    names = list(dict.fromkeys(name for pair in pairs for name in pair))
+    return names, {(a, b): float(value) for (a, b), value in zip(pairs, values, strict=False)}
+
+
+def _cell(value: float | None, largest: float) -> str:
+    if value is None or value != value:  # noqa: PLR0124
+        return "<td></td>"
+    share = abs(value) / largest if largest else 0.0
+    colour = LIGHT.gain if value < 0 else LIGHT.loss
+    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    style = f"background:rgba({red},{green},{blue},{0.12 + 0.88 * share:.3f})" if share else "opacity:.55"
+    return f'<td style="{style}{";color:#fff" if share > 0.5 else ""}">{short_number(value)}</td>'
+
+
+def short_number(value: float) -> str:
+    """Format with four decimals and no leading zero; a small non-zero number does not look like zero.
+
+    >>> short_number(0.0123), short_number(-0.0123), short_number(0.0), short_number(1e-06)
+    ('.0123', '−.0123', '0', '0+')
+    """
+    if value == 0:
+        return "0"
+    if abs(value) < 5e-5:
+        return "−0+" if value < 0 else "0+"
+    return f"{value:.4f}".replace("-", "−").replace("0.", ".", 1)
+
+
+def _escape(name: str) -> str:
+    return f"<bdi>{html.escape(shorten(name, 40))}</bdi>"

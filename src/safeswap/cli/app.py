@@ -56,8 +56,17 @@ COMMANDS = {
 }
 """Every command with its help line, in the order of work."""
 
-_SHARED = {"suggest_keys": "risk", "init": "project", "run": "project", "status": "project"}
-_SHARED |= {"merge_households": "households", "split_households": "households"}
+_SHARED = {
+    "assess": ("attack", "confidentiality"),
+    "data": ("datasets", "demo", "describe", "keygen", "merge_households", "split_households"),
+    "mask": ("mask_below", "swap"),
+    "project": ("init", "run", "status", "step"),
+    "recode": ("advice",),
+    "release": ("undo", "verify"),
+    "risk": ("risky", "suggest_keys"),
+    "service": ("admin", "serve", "workbench"),
+}
+_HOME = {function: module for module, functions in _SHARED.items() for function in functions}
 
 
 class UsageError(SafeswapError):
@@ -84,7 +93,7 @@ class Group(PlainHelp, TyperGroup):
 def find_command(name: str) -> Any:
     """Import a command from the module of the same name, or from the one that it shares."""
     function = name.replace("-", "_")
-    return getattr(import_module(f"safeswap.cli.{_SHARED.get(function, function)}"), function)
+    return getattr(import_module(f"safeswap.cli.{_HOME.get(function, function)}"), function)
 
 
 class LazyCommand(TyperCommand):

@@ -1,26 +1,40 @@
-"""``safeswap assess``."""
+"""``safeswap assess``, ``confidentiality`` and ``attack``."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from safeswap.cli.console import Console
+from safeswap.cli.console import Console, table, visible
 from safeswap.cli.options import (
+    OUTPUT,
+    Force,
+    KeyFile,
     ScenarioFile,
+    Shown,
+    check_outputs,
     command,
     names,
     option,
+    read_scenario,
     read_scenarios,
     reading_options,
     request_options,
+    spec_options,
 )
-from safeswap.errors import InputError
+from safeswap.errors import InputError, SpecError
+from safeswap.measures.spec import PlotSpec
+from safeswap.model.text import plural
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
+    from safeswap.attacks.base import Attacked
+    from safeswap.measures.plot.values import ConfidentialityPlot
     from safeswap.model.microdata import Microdata
 
 # Errors that a wrong guess of delimiter, encoding or quote may cause.
@@ -92,7 +106,7 @@ def assess(
     its schema with --masked-schema.
     """
     from safeswap import workflow
-    from safeswap.cli.scores import say_left_out, score_table, small_tables
+    from safeswap.cli.console import say_left_out, score_table, small_tables
 
     with console.steps(3) as steps:
         steps.at("reading the original")
@@ -131,3 +145,260 @@ def read_masked(path: Path, before: Microdata, reading: dict[str, Any]) -> Micro
             raise
         return workflow.read(path, **reading)
     return after if set(before.attributes) <= set(after.attributes) else workflow.read(path, **reading)
+
+
+POLICY = "Policy"
+CATEGORICAL = "Categorical keys"
+DISTANCES = "Comparing records"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlotFiles:
+    """The other files that the intruder may have, the records to compare, and what is written."""
+
+    archive: Path | None = option("file that the intruder has; the original if omitted", metavar="FILE")
+    only: list[str] | None = option("use only records with this value, e.g. division=18", metavar="A=VALUE")
+    population: Path | None = option("file in which the keys are counted", metavar="FILE", panel=CATEGORICAL)
+    output: list[Path] | None = option(
+        "plot (.html, .svg, .png) or records (.csv, .parquet)", metavar="FILE", panel=OUTPUT
+    )
+    public: bool = option("write the public version: bins, no records", "--public", default=False, panel=OUTPUT)
+    key: KeyFile = None
+    force: Force = False
+
+    def check(self, inputs: list[Path]) -> list[Path]:
+        """Return the outputs, or refuse them before anything is read."""
+        outputs = self.output or []
+        others = [path for path in (self.archive, self.population) if path is not None]
+        check_outputs(outputs, inputs=[*inputs, *others], force=self.force)
+        return outputs
+
+
+_SHOWN = {
+    **dict.fromkeys(("r", "k", "curvature"), Shown(panel=POLICY)),
+    "linkage": Shown(panel=DISTANCES, metavar="METHOD"),
+    "scale": Shown(panel=DISTANCES, metavar="SCALE"),
+    "distance": Shown(panel=DISTANCES, metavar="KIND"),
+    "weight": Shown(panel=CATEGORICAL, metavar="NAME"),
+    "sampling_fraction": Shown(panel=CATEGORICAL),
+    "alpha": Shown(panel=DISTANCES),
+}
+
+
+@command
+@spec_options(PlotSpec, shown=_SHOWN)
+@request_options(PlotFiles)
+@reading_options
+def confidentiality(
+    console: Console,
+    original: Annotated[Path, typer.Argument(metavar="ORIGINAL", help="original file")],
+    released: Annotated[Path, typer.Argument(metavar="MASKED", help="masked file")],
+    *,
+    keys: Annotated[
+        list[str] | None,
+        typer.Option(metavar="A,B", help="attributes that an intruder may know; repeat to compare several sets"),
+    ] = None,
+    scenario: ScenarioFile = None,
+    parameters: dict[str, Any],
+    options: PlotFiles,
+    reading: dict[str, Any],
+) -> None:
+    """Show which records of a masked file are unsafe.
+
+    Numeric keys are compared by distance: a record is unsafe if its perturbation and its number of neighbours are too
+    small together. Categorical keys are counted: a record is unsafe if too few records share them. Records are matched
+    by identifier or, if the files have none, by row order.
+    """
+    from safeswap import workflow
+    from safeswap.charts.confidentiality import write_plot
+    from safeswap.model.scenario import resolve_files
+
+    outputs = options.check([original, released])
+    asked_by = read_scenario(scenario)
+    if not keys and asked_by is None:
+        raise typer.BadParameter("missing option --keys: pass --keys A,B or --scenario FILE[:NAME]")
+    sets = [names([one]) for one in keys or ()] or [()]
+    if outputs and len(sets) > 1:
+        raise SpecError("a plot shows one set of keys", code="bad-keys", hint="give --keys once, or omit --output")
+    with console.steps(3) as steps:
+        steps.at("reading the files")
+        before = workflow.read(original, **reading)
+        after = read_masked(released, before, reading)
+        asked = _read_others(options, before, reading)
+        steps.at("comparing records")
+        spec = PlotSpec(**parameters)
+        if asked_by is not None:
+            spec = spec.under(resolve_files(asked_by, before, after), keys=sets[0])
+            asked |= {"scenario": asked_by}
+        asked |= {**spec.options_for(before, sets[0]), "only": _parse_only(options.only or ())}
+        asked |= {"key": workflow.read_key(options.key)} if options.key is not None else {}
+        plots = [workflow.confidentiality(before, after, keys=chosen, **asked) for chosen in sets]
+        steps.at("writing")
+        for path in outputs:
+            write_plot(plots[0], path, version="public" if options.public else "internal", force=options.force)
+    for plot in plots:
+        console.say(_describe(plot))
+    if len(plots) > 1:
+        console.say(_comparison_table(plots))
+    console.result(
+        {
+            "command": "confidentiality",
+            "outputs": [str(path) for path in outputs],
+            "plots": [plot.as_dict() for plot in plots],
+        }
+    )
+
+
+def _read_others(options: PlotFiles, before: Microdata, reading: dict[str, Any]) -> dict[str, Any]:
+    """Read the archive and the population, where given."""
+    from safeswap import workflow
+
+    # Other files have other columns: schema and identifier do not apply to them.
+    own = {name: value for name, value in reading.items() if name not in ("schema", "identifier")}
+    found: dict[str, Any] = {}
+    if options.archive is not None:
+        identifier = before.schema.identifier
+        found["archive"] = workflow.read(
+            options.archive, **own, **({"identifier": identifier.name} if identifier else {})
+        )
+    if options.population is not None:
+        found["population"] = workflow.read(options.population, **own)
+    return found
+
+
+def _parse_only(stated: list[str] | tuple[()]) -> dict[str, str] | None:
+    pairs = [text.partition("=") for text in stated]
+    if not all(name and equals for name, equals, _ in pairs):
+        raise SpecError("--only takes an attribute and a value", code="bad-only", hint="write --only division=18")
+    return {name: value for name, _, value in pairs} or None
+
+
+def _describe(plot: ConfidentialityPlot) -> str:
+    totals = plot.as_dict()
+    whose = f"Scenario {plot.settings['scenario']}, keys" if "scenario" in plot.settings else "Keys"
+    lines = [f"{whose} {', '.join(plot.keys)}: {plot.sentence}", plot.policy.sentence]
+    if totals.get("delta") is not None:
+        error = "" if plot.threshold_error is None else f", standard error {plot.threshold_error:.2g}"
+        lines.append(f"Records within δ = {plot.threshold:.4g}{error} are neighbours.")
+    if "rank_units" in totals:
+        lines.append(
+            f"Of the largest {plural(totals['rank_units'], 'unit')}, {totals['rank_links']} can be identified by rank."
+        )
+    return "\n".join([*lines, *plot.notes])
+
+
+def _comparison_table(plots: list[ConfidentialityPlot]) -> Any:
+    figures = ["unsafe", "correct_links", "links_within_neighbourhoods", "empty_neighbourhoods"]
+    totals = [plot.as_dict() for plot in plots]
+    rows = [[", ".join(t["keys"]), *(f"{t[name]:,}" if name in t else "–" for name in figures)] for t in totals]
+    return table(["keys", "unsafe", "correct links", "in neighbourhood", "no neighbour"], rows, right="lrrrr")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackOptions:
+    """What to try, and what the intruder and the agency have."""
+
+    attack: list[str] | None = option("attack to try, e.g. linkage; repeatable; all if omitted", metavar="NAME")
+    scenario: ScenarioFile = None
+    quick: bool = option("only the quick attacks, those of every release", "--quick", default=False)
+    audit: Path | None = option("audit directory of the masking, or audit record of a bundle", metavar="DIR")
+    control: Path | None = option("records that were held out before masking", metavar="FILE")
+    rules: Path | None = option("JSON list of combinations that cannot be", metavar="JSON")
+    tables: list[str] | None = option("attributes of a published table; repeatable", metavar="A,B")
+    tolerance: int = option("published counts below this are withheld", default=3, metavar="N")
+    earlier: list[Path] | None = option(
+        "masked file of the same records released before; repeatable; default: those in the ledger", metavar="FILE"
+    )
+    policy: Path | None = option("largest advantage allowed by attack; above it the command fails", metavar="TOML")
+
+
+@command
+@request_options(AttackOptions)
+@reading_options
+def attack(
+    console: Console,
+    masked: Annotated[Path, typer.Argument(metavar="MASKED", help="masked file, or the directory of a bundle")],
+    original: Annotated[
+        Path | None, typer.Argument(metavar="ORIGINAL", help="original file; without it few attacks can be judged")
+    ] = None,
+    *,
+    options: AttackOptions,
+    reading: dict[str, Any],
+) -> None:
+    """Attack a masked file or a bundle as an intruder would.
+
+    Every attack shows its success, a baseline (control records or blind guessing), and the advantage over it with an
+    interval at 95%. Attacks that lack something are listed with the reason.
+    """
+    from safeswap import workflow
+    from safeswap.attacks.run import read_policy, refuse_above
+    from safeswap.workflow.attacking import attack as run
+
+    policy = None if options.policy is None else read_policy(options.policy)
+    with console.steps(2) as steps:
+        steps.at("reading")
+        subject, known, record = _read(masked, original, options.audit, reading)
+        steps.at("attacking")
+        found = run(
+            subject,
+            known,
+            scenario=read_scenario(options.scenario),
+            attacks=names(options.attack) if options.attack else None,
+            full=not options.quick,
+            control=None if options.control is None else workflow.read(options.control, **reading),
+            rules=_read_rules(options.rules),
+            tables=[names([table]) for table in options.tables or ()],
+            tolerance=options.tolerance,
+            earlier=None if options.earlier is None else [workflow.read(path, **reading) for path in options.earlier],
+            audit=record,
+        )
+    console.say(attack_table(found))
+    for each in found.skipped:
+        console.say(f"Not tried: {each.attack}: {visible(each.reason)}.")
+    if policy is not None:
+        refuse_above(policy.judge(found))
+    console.result({"command": "attack", **found.as_dict()})
+
+
+def _read(masked: Path, original: Path | None, audit: Path | None, reading: dict[str, Any]) -> tuple[Any, Any, Any]:
+    """Return what is attacked, the original, and the audit record that matches the two."""
+    from safeswap import workflow
+    from safeswap.files.manifest import MANIFEST
+    from safeswap.workflow.masking import recall
+
+    if (masked / MANIFEST).is_file():
+        return masked, None if original is None else workflow.read(original, **reading), audit
+    if original is not None and audit is not None:
+        return recall(original, masked, audit=audit), None, None
+    return workflow.read(masked, **reading), None if original is None else workflow.read(original, **reading), None
+
+
+def _read_rules(path: Path | None) -> list[dict[str, Any]]:
+    if path is None:
+        return []
+    try:
+        rules = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        rules = None
+    if not isinstance(rules, list):
+        raise InputError(
+            f"the rules in {path.name!r} cannot be read",
+            code="bad-rule",
+            hint='write a JSON list such as [{"age": {"max": 15}, "civil": ["married"]}]',
+            file=str(path),
+        )
+    return rules
+
+
+def attack_table(found: Attacked) -> Table:
+    """Return the outcomes as a table."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for name in ("attack", "success", "baseline", "advantage", "at 95%", "what it shows"):
+        table.add_column(name, justify="left" if name in ("attack", "what it shows") else "right")
+    for each in found:
+        low, high = each.interval
+        shares = (f"{each.success:.1%}", f"{each.baseline:.1%}", f"{each.advantage:.1%}", f"{low:.1%} to {high:.1%}")
+        table.add_row(each.attack, *shares, visible(each.sentence + (f" ({each.note})" if each.note else "")))
+    return table

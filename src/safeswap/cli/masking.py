@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from safeswap.cli.console import Console, as_options, table
+from safeswap.cli.console import Console, as_options, say_left_out, score_table, table
 from safeswap.cli.options import (
     OUTPUT,
     RANDOMNESS,
@@ -23,7 +23,6 @@ from safeswap.cli.options import (
     read_scenarios,
     warn_of_losses,
 )
-from safeswap.cli.scores import say_left_out, score_table
 from safeswap.model.text import plural
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""``safeswap release``."""
+"""``safeswap release``, ``verify`` and ``undo``."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ from safeswap.cli.options import (
     check_outputs,
     command,
     read_scenario,
+    reading_options,
     spec_options,
+    warn_of_losses,
 )
+from safeswap.model.text import plural
 from safeswap.releases.spec import ReleaseSpec
 
 if TYPE_CHECKING:
@@ -173,3 +176,76 @@ def _release_project(
     with console.steps(1) as steps:
         steps.at("verifying and writing")
         return release_project(project, key=secret, force=force, **parameters)
+
+
+@command
+def verify(
+    console: Console,
+    bundle: Annotated[Path, typer.Argument(metavar="BUNDLE", help="directory written by release")],
+) -> None:
+    """Check a published bundle.
+
+    Needs nothing but the bundle. Checks that all files are present and match the manifest, that there are no others,
+    and that no file reveals more than the released data do.
+    """
+    from safeswap import workflow
+
+    with console.steps(1) as steps:
+        steps.at("checking")
+        found = workflow.verify(bundle)
+    console.say(
+        f"{visible(str(bundle))} is intact: {plural(found.records, 'record')}, {plural(found.columns, 'column')}."
+    )
+    for name, value in found.facts.items():
+        values = value if isinstance(value, list) else [value]
+        for each in values:
+            console.say(visible(f"  {name.replace('_', ' ')}: {each}"))
+    for remark in found.remarks:
+        console.warn(f"! {remark.message}")
+    console.result({"command": "verify", **found.as_dict()})
+
+
+@command
+@reading_options
+def undo(
+    console: Console,
+    masked: Annotated[Path, typer.Argument(metavar="MASKED", help="internal masked file (not a published bundle)")],
+    *,
+    record: Annotated[
+        Path, typer.Option("--record", metavar="DIR", help="its audit record: the directory shown by swap or mask")
+    ],
+    output: Annotated[
+        Path, typer.Option(metavar="FILE", help="restored original (confidential)", rich_help_panel=OUTPUT)
+    ],
+    households: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="masked file of households, if it was masked with one")
+    ] = None,
+    on: Annotated[str | None, typer.Option(metavar="A", help="number of the household, a column of both files")] = None,
+    household_output: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="restored file of households", rich_help_panel=OUTPUT)
+    ] = None,
+    force: Force = False,
+    reading: dict[str, Any],
+) -> None:
+    """Restore the original from a masked file and its audit record."""
+    from safeswap import workflow
+    from safeswap.files.write import write_microdata
+    from safeswap.workflow.households import undo_households
+
+    if (households is None) != (household_output is None):
+        raise typer.BadParameter("--households and --household-output belong together")
+    inputs = [path for path in (masked, record, households) if path is not None]
+    check_outputs([path for path in (output, household_output) if path is not None], inputs=inputs, force=force)
+    with console.steps(2) as steps:
+        steps.at("restoring")
+        read = workflow.read(masked, **reading)
+        if households is None or household_output is None:
+            original = workflow.undo(read, record)
+        else:
+            homes, original = undo_households(households, read, record, on=on)
+            write_microdata(homes, household_output, force=force)
+        steps.at("writing")
+        write_microdata(original, output, force=force)
+    warn_of_losses(console, original, output)
+    console.say(f"Restored {plural(len(original), 'record')} to {visible(str(output))}. Keep them confidential.")
+    console.result({"command": "undo", "records": len(original), "output": str(output)})

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 
-from safeswap.cli.console import Console, table, visible
+from safeswap.cli.console import Console, figure, table, visible
 from safeswap.cli.options import (
     OUTPUT,
     Force,
@@ -30,7 +30,6 @@ from safeswap.cli.options import (
     request_options,
     spec_options,
 )
-from safeswap.cli.scores import figure
 from safeswap.errors import InfeasibleError, OutputError
 from safeswap.model.study import ConstraintSet, StudySpec
 from safeswap.model.text import plural
@@ -369,7 +368,7 @@ def _read(
 ) -> tuple[Microdata, int]:
     """Read the data and count the candidates; print their number before anything runs."""
     from safeswap import workflow
-    from safeswap.studies.prepare import count_candidates
+    from safeswap.studies.run import count_candidates
 
     with console.steps(1) as steps:
         steps.at("reading")

@@ -386,7 +386,7 @@ def _number_of_parts(level: int, sizes: npt.NDArray[np.int64]) -> npt.NDArray[np
 def _chunk(blocks: _Blocks, seed: int, start: int, stop: int) -> pa.Table:
     import pyarrow as pa
 
-    from safeswap.arrays.threads import run_all, split_runs
+    from safeswap.arrays.compiled import run_all, split_runs
 
     codes = _codes_of(blocks, start, stop)
     number = stop - start

@@ -12,9 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from safeswap.arrays import cells, keyed, matching, order, pairing
-from safeswap.arrays.cell_set import CellSet
+from safeswap.arrays.cells import CellSet
+from safeswap.arrays.compiled import run_all
 from safeswap.arrays.names import Names
-from safeswap.arrays.threads import run_all
 from safeswap.arrays.types import Codes, Counts, Flags, Identity, Int64s, Integers, Rows, UInt32s, Words
 from safeswap.engines.base import (
     DRAW,
@@ -29,8 +29,8 @@ from safeswap.engines.base import (
     Need,
     PairRequest,
     Table,
+    record_identity,
 )
-from safeswap.engines.identity import record_identity
 from safeswap.errors import InternalError
 from safeswap.model.key import Key
 from safeswap.model.microdata import Coded, Microdata, drop_signed_zero, signed_zeros

@@ -25,7 +25,7 @@ from safeswap.arrays import keyed
 from safeswap.arrays.cells import JointCounts
 from safeswap.arrays.compiled import njit
 from safeswap.arrays.types import Counts, Flags, Int64s, Words
-from safeswap.engines.identity import column_blocks
+from safeswap.engines.base import column_blocks
 from safeswap.errors import InternalError, OutputError
 from safeswap.model.columns import aligned_columns, flag_changes
 

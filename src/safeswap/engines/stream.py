@@ -14,8 +14,7 @@ import pyarrow as pa
 from safeswap.arrays import cells, keyed
 from safeswap.arrays.integer_codes import IntegerCodes
 from safeswap.arrays.types import Rows, UInt32s, Words
-from safeswap.engines.base import Classes, Constraint, number_labels
-from safeswap.engines.identity import column_blocks
+from safeswap.engines.base import Classes, Constraint, column_blocks, number_labels
 from safeswap.model.microdata import drop_signed_zero, signed_zeros
 from safeswap.model.schema import Schema
 

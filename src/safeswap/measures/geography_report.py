@@ -14,10 +14,9 @@ import pyarrow as pa
 
 from safeswap.arrays.divergence import dissimilarity_within
 from safeswap.errors import SpecError
-from safeswap.measures.aligned import align
+from safeswap.measures.aligned import align, cross_table
 from safeswap.measures.base import choose_attributes
-from safeswap.measures.tables import cross_table
-from safeswap.measures.utility.table_distances import Dissimilarity
+from safeswap.measures.utility.categories import Dissimilarity
 from safeswap.model.geography import geography_levels
 from safeswap.model.masked import Masked
 from safeswap.model.score import Comparison

@@ -10,9 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from safeswap.arrays.combinations import Classes, group_records
+from safeswap.arrays.combinations import Classes, group_records, matching_sizes, published_sizes
 from safeswap.arrays.types import Codes, Int64s
-from safeswap.arrays.wildcards import matching_sizes, published_sizes
 from safeswap.errors import InputError, SpecError
 from safeswap.measures.base import (
     AttributeNames,

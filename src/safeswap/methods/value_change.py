@@ -17,8 +17,7 @@ import pyarrow as pa
 from safeswap.arrays import keyed
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Flags, Floats, Words
-from safeswap.engines.base import Need
-from safeswap.engines.identity import record_identity
+from safeswap.engines.base import Need, record_identity
 from safeswap.errors import InfeasibleError, InputError, SpecError
 from safeswap.methods.exchange import Columns
 from safeswap.model.columns import aligned_columns, flag_changes

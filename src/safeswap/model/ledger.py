@@ -27,6 +27,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from safeswap.arrays.compiled import run_all
 from safeswap.arrays.keyed import MISSING, NUMBER, derive, draw_chunks, text_blocks, value_blocks
 from safeswap.arrays.sketch import (
     ALARM_SHARE,
@@ -39,7 +40,6 @@ from safeswap.arrays.sketch import (
     share_of_identifiers,
     sketch_words,
 )
-from safeswap.arrays.threads import run_all
 from safeswap.errors import InputError
 from safeswap.model.audit import Audit
 from safeswap.model.columns import same_memory

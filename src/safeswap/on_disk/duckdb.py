@@ -14,11 +14,10 @@ import pyarrow as pa
 from safeswap.arrays import keyed
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Rows, UInt32s
-from safeswap.engines.base import Drawn, Move, Need
+from safeswap.engines.base import Drawn, Move, Need, column_blocks, column_identity
 from safeswap.engines.duckdb.checks import ChangedTable, find_repeated
 from safeswap.engines.duckdb.engine import DuckDBRecords, InOrder
 from safeswap.engines.duckdb.store import Store, limit_bytes
-from safeswap.engines.identity import column_blocks, column_identity
 from safeswap.engines.stream import RecordStream, rows_per_batch
 from safeswap.errors import InputError
 from safeswap.files.identifiers import describe_positions, find_missing, positions_of

@@ -30,8 +30,7 @@ from typing import Any, Literal
 import numpy as np
 
 from safeswap import registry
-from safeswap.charts.heatmap import candidate_tables, heatmap_html
-from safeswap.charts.map import POLICY, map_fragment, map_svg, study_sentence
+from safeswap.charts.map import POLICY, candidate_tables, heatmap_html, map_fragment, map_svg, study_sentence
 from safeswap.charts.points import Chosen, Points, StudyLike, points_of
 from safeswap.charts.spec_text import python_text
 from safeswap.charts.theme import css_variables, measure_title, number_text, shorten

@@ -39,11 +39,10 @@ if TYPE_CHECKING:
     from safeswap.service.routes.households import GeographyAnswer, HouseholdsAnswer
     from safeswap.service.routes.library import MeasureAnswer, MethodAnswer
     from safeswap.service.routes.maskings import PlanAnswer
-    from safeswap.service.routes.policy import PolicyAnswer
     from safeswap.service.routes.releases import ReleaseAnswer
     from safeswap.service.routes.risk_views import RiskViewAnswer
     from safeswap.service.routes.safe_tables import CheckAnswer
-    from safeswap.service.routes.settings import BandsAnswer, SettingsAnswer, StepTableAnswer
+    from safeswap.service.routes.settings import BandsAnswer, PolicyAnswer, SettingsAnswer, StepTableAnswer
     from safeswap.service.routes.studies import Candidate, CandidateAnswer, ChoiceAnswer
 
 __all__ = ["Client", "Refused"]
@@ -383,12 +382,12 @@ class RiskCalls(Connection):
 
     def policy(self) -> PolicyAnswer:
         """Return the agency's policy on attacks."""
-        return self._get(routes.policy.PolicyAnswer, "/release-policy")
+        return self._get(routes.settings.PolicyAnswer, "/release-policy")
 
     def set_policy(self, text: str) -> PolicyAnswer:
         """Replace the agency's policy by a TOML text, as an officer or administrator."""
         version = self.policy().version
-        return self._update(routes.policy.PolicyAnswer, "PUT", "/release-policy", {"text": text}, version)
+        return self._update(routes.settings.PolicyAnswer, "PUT", "/release-policy", {"text": text}, version)
 
     def attacked(self, project_id: str, result_id: str) -> ResultAnswer:
         """Return the outcomes of attacks on a masking."""

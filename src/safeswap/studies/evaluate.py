@@ -3,6 +3,17 @@
 Both give the same numbers. The quick way covers plain swaps and the measures it knows; everything else is masked in
 memory, measured and discarded. No masked file is kept or shown: from several draws of one file, the most frequent
 value per record would reveal the original.
+
+The error that masking adds to key indicators, from several draws of one specification.
+
+One masked file shows one draw: θ̃ − θ̂. Over many draws under the same key, the mean of θ̃ − θ̂ is the bias of the method,
+and their variance is what masking adds at random. With v(θ̂) the variance of the sample,
+
+    total error² = v(θ̂) + variance between draws + bias².
+
+It is the second estimate beside v(θ̃) + (θ̃ − θ̂)² of the release itself. A study with replicates makes it for the
+specification that its rule chooses. Files of further draws are never kept: the most frequent value per record would
+reveal the original.
 """
 
 from __future__ import annotations
@@ -11,7 +22,7 @@ import json
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import comb, prod
 from typing import Any
@@ -25,13 +36,12 @@ from safeswap.arrays import cells
 from safeswap.arrays.names import Names
 from safeswap.arrays.two_way import MEASURES as TABLE_MEASURES
 from safeswap.arrays.two_way import MOST_PLACES
-from safeswap.errors import InternalError, SafeswapError
-from safeswap.measures.aligned import refuse_blind
+from safeswap.errors import InternalError, SafeswapError, SpecError
+from safeswap.measures.aligned import distortion_tables, refuse_blind
 from safeswap.measures.base import Measure
 from safeswap.measures.households import score_by_unit
-from safeswap.measures.tables import distortion_tables
+from safeswap.measures.survey import usable_weight
 from safeswap.measures.utility.indicators import Indicators, LineMeasure
-from safeswap.measures.weighted import usable_weight
 from safeswap.model.effect import Coarsened, Dropped
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
@@ -43,9 +53,60 @@ from safeswap.model.spec import MaskSpec, SwapSpec
 from safeswap.model.study import ConstraintSet, Figures, StudySpec
 from safeswap.pipelines.method import effects_of, run
 from safeswap.pipelines.spec import Pipeline, Step, free_name
-from safeswap.studies.indicator_errors import spread_of
 from safeswap.studies.quick import QuickWay, Replicate, SwapGroup
 from safeswap.studies.study import Study
+
+
+def replicate_errors(
+    data: Microdata, spec: MaskSpec, indicators: Indicators, *, key: Key, replicates: int = 20
+) -> pa.Table:
+    """Mask the file several times; return bias and spread of every estimate, a row each. Confidential.
+
+    A line that cannot be computed in some draw has one row, with the problem.
+
+    >>> from safeswap import SwapSpec, datasets
+    >>> means = Indicators(lines=[{"statistic": "share", "of": "AnnSal", "level": "50K+", "by": ["Sex"]}])
+    >>> spec = SwapSpec(swap=["AnnSal"], rate=0.05)
+    >>> found = replicate_errors(datasets.cps8d(), spec, means, key=Key.insecure(seed=1), replicates=3)
+    >>> found.num_rows, found.column_names[-3:]
+    (2, ['bias', 'between', 'total_error'])
+    """
+    if replicates < 2:
+        raise SpecError("a variance needs two draws", code="bad-spec", hint="ask for at least 2 replicates")
+    method = registry.method(spec.method)
+    masked = (method.apply(data, spec, key=key, replicate=replicate).data for replicate in range(replicates))
+    return spread_of(indicators, (Comparison(before=data, after=after, attributes=()) for after in masked))
+
+
+def spread_of(indicators: Indicators, draws_seen: Iterable[Comparison]) -> pa.Table:
+    """Return bias and spread of every estimate over several draws of one specification."""
+    # The errors of the sample are the same for all draws.
+    draws = [list(indicators.evaluate(seen, errors=not number)) for number, seen in enumerate(draws_seen)]
+    rows: list[dict[str, Any]] = []
+    for number, first in enumerate(draws[0]):
+        known = {"indicator": first.line.title, "statistic": first.line.statistic}
+        # A quantile or a regression may be missing in some draw: such a line has no spread.
+        problem = next((draw[number].problem for draw in draws if draw[number].problem), "")
+        changes = [draw[number].change for draw in draws]
+        if problem or len({len(change) for change in changes}) > 1:
+            rows.append({**known, "problem": problem or "its domains differ between draws"})
+            continue
+        bias, between = np.mean(changes, axis=0), np.std(changes, axis=0, ddof=1)
+        total = np.sqrt(first.error**2 + between**2 + bias**2)
+        for i, names in enumerate(first.names):
+            numbers = {
+                "before": first.before[i],
+                "error": first.error[i],
+                "bias": bias[i],
+                "between": between[i],
+                "total_error": total[i],
+            }
+            rows.append({**known, "problem": "", "domain": names, **numbers})
+    texts = [(name, pa.string()) for name in ("indicator", "statistic", "problem")]
+    kinds = [*texts, ("domain", pa.list_(pa.string()))]
+    kinds += [(name, pa.float64()) for name in ("before", "error", "bias", "between", "total_error")]
+    return pa.Table.from_pylist(rows, schema=pa.schema(kinds))
+
 
 MOST_TABLE_BYTES = 1 << 30
 """If the 2-way tables of all candidates would take more than this, none are kept."""

@@ -24,9 +24,8 @@ from safeswap.arrays.types import Codes, Floats, Int64s
 from safeswap.engines.memory import MemoryRecords
 from safeswap.errors import SafeswapError
 from safeswap.measures.base import Measure
-from safeswap.measures.survey import find_weight
+from safeswap.measures.survey import find_weight, usable_weight
 from safeswap.measures.utility.indicators import LineMeasure
-from safeswap.measures.weighted import usable_weight
 from safeswap.methods.exchange import Nesting
 from safeswap.methods.swap import check_attributes, draw_pairs, draw_shortfall_error, shortfall_error, stage_key
 from safeswap.model.key import Key
@@ -37,8 +36,7 @@ from safeswap.model.spec import SwapSpec
 from safeswap.model.study import Figures
 from safeswap.studies import candidates
 from safeswap.studies.candidates import SCORES
-from safeswap.studies.quick_lines import LineScorer
-from safeswap.studies.quick_weights import WEIGHTED_SCORES, WeightScorer
+from safeswap.studies.quick_estimates import WEIGHTED_SCORES, LineScorer, WeightScorer
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,19 @@ from safeswap.model.microdata import Microdata
 from safeswap.model.study import ConstraintSet, Figures, StudySpec
 from safeswap.model.text import plural
 from safeswap.studies.evaluate import Evaluator, FixedSteps, Group, measure_frontier, study_of
-from safeswap.studies.prepare import MOST_CANDIDATES, check, other_group, swap_attributes, swap_group
-from safeswap.studies.run import BlockRunner, Checkpoint, Progress, SavedBlocks, run_study, study_digest
+from safeswap.studies.run import (
+    MOST_CANDIDATES,
+    BlockRunner,
+    Checkpoint,
+    Progress,
+    SavedBlocks,
+    check,
+    other_group,
+    run_study,
+    study_digest,
+    swap_attributes,
+    swap_group,
+)
 from safeswap.studies.study import Study
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from safeswap import moved
 
 if TYPE_CHECKING:
-    from safeswap.workflow.argus import risky as risky
     from safeswap.workflow.assessing import assess as assess
     from safeswap.workflow.assessing import assess_file as assess_file
     from safeswap.workflow.masking import mask as mask
@@ -19,33 +18,34 @@ if TYPE_CHECKING:
     from safeswap.workflow.masking import plan as plan
     from safeswap.workflow.masking import swap as swap
     from safeswap.workflow.masking import undo as undo
-    from safeswap.workflow.plotting import confidentiality as confidentiality
     from safeswap.workflow.reading import describe as describe
     from safeswap.workflow.reading import read as read
     from safeswap.workflow.reading import read_key as read_key
     from safeswap.workflow.reading import to_frame as to_frame
-    from safeswap.workflow.recoding import recode as recode
     from safeswap.workflow.releasing import release as release
     from safeswap.workflow.releasing import verify as verify
+    from safeswap.workflow.risks import confidentiality as confidentiality
+    from safeswap.workflow.risks import risky as risky
     from safeswap.workflow.safe import check_tables as check_tables
     from safeswap.workflow.safe import safe_records as safe_records
     from safeswap.workflow.safe import safe_table as safe_table
+    from safeswap.workflow.session import recode as recode
     from safeswap.workflow.studying import study as study
 
 _HOME = {
     "assess": "assessing",
     "assess_file": "assessing",
     "check_tables": "safe",
-    "confidentiality": "plotting",
+    "confidentiality": "risks",
     "describe": "reading",
     "mask": "masking",
     "mask_file": "masking",
     "plan": "masking",
     "read": "reading",
     "read_key": "reading",
-    "recode": "recoding",
+    "recode": "session",
     "release": "releasing",
-    "risky": "argus",
+    "risky": "risks",
     "safe_records": "safe",
     "safe_table": "safe",
     "study": "studying",

@@ -362,7 +362,7 @@ def _two_files(
     """Return both files with their records in the same order, and which records took part."""
     import numpy as np
 
-    from safeswap.measures.plot.record_match import align_records, name_alike, take_records
+    from safeswap.measures.plot.values import align_records, name_alike, take_records
 
     _check_alike(original, data, some_gone=some_gone)
     if audit is not None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
+from safeswap.charts.confidentiality import write_plot as write_confidentiality
 from safeswap.files.keyfile import generate_key
 from safeswap.files.write import write_microdata
 from safeswap.measures.plot.plots import plots_by_keys
@@ -27,17 +28,15 @@ from safeswap.moved import VERBS
 from safeswap.projects import toml
 from safeswap.projects.tables import write_long
 from safeswap.reports.masking import write_masking_report
-from safeswap.reports.plot_files import write_plot as write_confidentiality
 from safeswap.reports.safe import write_safe_report as safe_table_report
 from safeswap.studies.choice import Choice
-from safeswap.studies.prepare import count_candidates
+from safeswap.studies.run import count_candidates
 from safeswap.studies.study import Study
-from safeswap.workflow.arguments import as_study_spec
 from safeswap.workflow.assessing import assess
-from safeswap.workflow.plotting import two_files
+from safeswap.workflow.masking import as_study_spec
 from safeswap.workflow.reading import read
-from safeswap.workflow.recoding import Steps, as_recipe
-from safeswap.workflow.session import ArgusSession
+from safeswap.workflow.risks import two_files
+from safeswap.workflow.session import ArgusSession, Steps, as_recipe
 from safeswap.workflow.studying import study
 
 Paths = str | PathLike[str]
@@ -64,7 +63,7 @@ def confidentiality_by_keys(
 
 @check_types
 def number_of_candidates(data: Any, spec: Any = None, **parameters: Any) -> int:
-    """Translate to :func:`safeswap.studies.prepare.count_candidates`."""
+    """Translate to :func:`safeswap.studies.run.count_candidates`."""
     return count_candidates(read(data), as_study_spec(spec, **parameters))
 
 

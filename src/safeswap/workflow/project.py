@@ -33,8 +33,7 @@ from safeswap.projects.project import Project, Requirement
 from safeswap.projects.proposal import looks_like_identifier
 from safeswap.projects.stages import FOLDER, StageStore, dump_stage, load_stage, make_private_folder
 from safeswap.studies.files import CheckpointDirectory
-from safeswap.workflow.arguments import as_replicate
-from safeswap.workflow.masking import keep, recall
+from safeswap.workflow.masking import as_replicate, keep, recall
 from safeswap.workflow.reading import read, read_key
 from safeswap.workflow.reporting import measure_requirement, report
 from safeswap.workflow.step_table import UTILITY, Figure, StepRow, count_unsafe, describe_step, measure_utility

@@ -13,7 +13,7 @@ from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import PastStep
 from safeswap.model.scenario import Scenario, as_scenario
-from safeswap.workflow.recoding import as_recipe
+from safeswap.workflow.session import as_recipe
 
 if TYPE_CHECKING:
     from safeswap.model.ledger import Ledger

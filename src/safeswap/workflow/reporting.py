@@ -259,8 +259,8 @@ def _estimates(score: Score) -> dict[str, Any]:
 
 def weight_facts(masked: Masked) -> WeightFacts | None:
     """Return the largest change of a weighted count; None without a weight that can be used, or without categories."""
+    from safeswap.measures.survey import find_usable
     from safeswap.measures.utility.weighted_tables import WeightedMargins
-    from safeswap.measures.weighted import find_usable
 
     comparison = compare(masked)
     weight, _ = find_usable(comparison)

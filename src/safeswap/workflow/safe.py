@@ -50,9 +50,8 @@ def safe_table(
     >>> result.total, result.largest, result.status
     (14, 3, 'optimal')
     """
-    from safeswap.methods.safe.linked import safe_programme
     from safeswap.methods.safe.problem import table_problems
-    from safeswap.methods.safe.table import Terms
+    from safeswap.methods.safe.table import Terms, safe_programme
     from safeswap.projects.tables import count_tables
 
     terms = Terms(objective=objective, solver=solver, soft=soft, time_limit=time_limit)  # type: ignore[arg-type]

@@ -2,19 +2,22 @@
 
 Everything is a value. Adding, undoing or editing a step returns a new session, which reuses the results up to the
 first step that differs.
+
+Recode a file by a recipe.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from os import PathLike
 from typing import Any
 
 from safeswap import registry
 from safeswap.errors import SafeswapError, SpecError
 from safeswap.measures.risk.risky import Risky, risky
-from safeswap.measures.utility.information_loss import InformationLoss
+from safeswap.measures.utility.categories import InformationLoss
 from safeswap.methods.recode.recipe import History, Recipe, RecipeStep, add_step_number, apply_recode, describe_step
 from safeswap.methods.recode.steps import Step, as_step
 from safeswap.model.checked import check_types
@@ -24,7 +27,46 @@ from safeswap.model.microdata import Microdata
 from safeswap.model.score import Comparison
 from safeswap.model.spec import MaskSpec
 from safeswap.workflow.reading import read
-from safeswap.workflow.recoding import Steps, as_recipe
+
+Steps = Recipe | Step | MaskSpec | Mapping[str, Any] | Iterable[Any] | str | PathLike[str]
+
+
+@check_types
+def recode(data: Any, steps: Steps, *, key: Key | None = None) -> Microdata:
+    """Apply steps to a file: a :class:`Recipe`, a list of steps, one step, or a TOML file with a recipe.
+
+    Recodes need no key; steps that mask by another method do. For a release, mask by the method ``recode``: it keeps
+    the record that a release needs.
+
+    >>> from safeswap import datasets
+    >>> after = recode(
+    ...     datasets.cps8d(),
+    ...     {"step": "recode", "attribute": "Edu", "groups": {"up to HS": ["<HS", "HS"]}, "otherwise": "keep"},
+    ... )
+    >>> after.schema["Edu"].levels
+    ('up to HS', 'Coll', 'Bach', 'Bach+')
+    """
+
+    recipe, found = as_recipe(steps), read(data)
+    for number, step in enumerate(recipe, start=1):
+        found = apply_step(found, step, number=number, key=key)
+    return found
+
+
+@check_types
+def as_recipe(steps: Steps) -> Recipe:
+    """Make a recipe from steps, plain values (maskings by their ``method`` too), or a TOML file."""
+    if isinstance(steps, str | PathLike):
+        from safeswap.projects.toml import read_recipe
+
+        return read_recipe(steps)
+    if isinstance(steps, Mapping):
+        return as_recipe([steps])
+    if isinstance(steps, Recipe):
+        return steps
+
+    several = [steps] if isinstance(steps, Step | MaskSpec) else steps
+    return Recipe.of(as_recipe_step(each) for each in several)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

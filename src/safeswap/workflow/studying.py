@@ -11,7 +11,7 @@ from safeswap.model.checked import check_types
 from safeswap.model.key import Key
 from safeswap.model.study import StudySpec
 from safeswap.studies.files import CheckpointDirectory
-from safeswap.workflow.arguments import as_key, as_study_spec
+from safeswap.workflow.masking import as_key, as_study_spec
 from safeswap.workflow.reading import _frame_type, read
 
 if TYPE_CHECKING:

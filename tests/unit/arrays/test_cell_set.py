@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeswap.arrays.cell_set import CellSet
+from safeswap.arrays.cells import CellSet
 
 LARGE = st.sampled_from([0, 1, 2, -1, 2**62, -(2**62), 2**63 - 1])
 

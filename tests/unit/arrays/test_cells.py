@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safeswap.arrays import cells, sparse, threads
+from safeswap.arrays import cells, compiled, sparse
 
 Columns = list[npt.NDArray[Any]]
 
@@ -106,12 +106,12 @@ def test_hashing_agrees_with_sorting(seed: int, records: int, values: int) -> No
 @pytest.mark.parametrize("cardinality", [40, 2**50], ids=["dense", "sparse"])
 @pytest.mark.parametrize("count", [1, 2, 8])
 def test_the_number_of_threads_changes_nothing(monkeypatch: pytest.MonkeyPatch, cardinality: int, count: int) -> None:
-    monkeypatch.setattr(threads, "_most_threads", lambda: count)
-    monkeypatch.setattr(threads, "_WORTH_A_THREAD", 1 << 10)
+    monkeypatch.setattr(compiled, "_most_threads", lambda: count)
+    monkeypatch.setattr(compiled, "_WORTH_A_THREAD", 1 << 10)
     rng = np.random.default_rng(7)
     column = (rng.random(50_000) ** 4 * 40).astype(np.uint64) * (cardinality // 40)
     values, inverse, counts = np.unique(column, return_inverse=True, return_counts=True)
-    assert len(threads.split_runs(column.size)) == count
+    assert len(compiled.split_runs(column.size)) == count
     np.testing.assert_array_equal(cells.record_cell_counts([column], [cardinality + 1]), counts[inverse])
     np.testing.assert_array_equal(cells.count_cells([column], [cardinality + 1]).codes, values)
     np.testing.assert_array_equal(sparse.rank_codes(column)[0], inverse)

@@ -27,7 +27,7 @@ def test_more_roots_make_areas_more_alike():
 @pytest.mark.parametrize("threads", [1, 4])
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 2)), max_size=40))
 def test_areas_in_two_areas_are_found(threads, lying):
-    import safeswap.arrays.threads as module
+    import safeswap.arrays.compiled as module
 
     fine, coarse = (np.array([pair[i] for pair in lying], np.uint8) for i in (0, 1))
     with pytest.MonkeyPatch.context() as patch:

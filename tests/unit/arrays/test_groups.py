@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from safeswap.arrays import sparse, threads
+from safeswap.arrays import compiled, sparse
 from safeswap.arrays.combinations import group_records
 
 
 @pytest.mark.parametrize("levels", [1, 300, 40_000, 1 << 40])
 @pytest.mark.parametrize("dtype", [np.uint32, np.uint64])
 def test_groups_hold_the_records_of_one_code(levels: int, dtype: type, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "_most_threads", lambda: 2)
+    monkeypatch.setattr(compiled, "_most_threads", lambda: 2)
     codes = np.random.default_rng(levels).integers(0, min(levels, np.iinfo(dtype).max), 300_000).astype(dtype)
     values, first, inverse, counts = np.unique(codes, return_index=True, return_inverse=True, return_counts=True)
     groups = sparse.group(codes)

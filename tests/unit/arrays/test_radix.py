@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeswap.arrays import order, threads
+from safeswap.arrays import compiled, order
 
 
 @given(
@@ -45,8 +45,8 @@ def test_codes_are_left_alone_and_one_cell_needs_no_sorting() -> None:
 @pytest.mark.parametrize("number", [1, 2, 7])
 def test_the_number_of_threads_plays_no_part(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     codes = np.random.default_rng(1).integers(0, 5000, 3000).astype(np.uint32)
-    monkeypatch.setattr(threads, "_WORTH_A_THREAD", 10)
-    monkeypatch.setattr(threads, "_most_threads", lambda: number)
+    monkeypatch.setattr(compiled, "_WORTH_A_THREAD", 10)
+    monkeypatch.setattr(compiled, "_most_threads", lambda: number)
     assert order.sort_rows(codes, 5000)[1].tolist() == np.argsort(codes, kind="stable").tolist()
 
 

@@ -5,7 +5,7 @@ import re
 import pytest
 from tests.studies import HOSTILE, published_study
 
-from safeswap.charts.heatmap import candidate_tables, heatmap_html, short_number
+from safeswap.charts.map import candidate_tables, heatmap_html, short_number
 from safeswap.charts.points import TABLE_MEASURES
 
 

@@ -29,7 +29,7 @@ def failing(monkeypatch):
             """Fail."""
             raise error
 
-        monkeypatch.setattr(import_module("safeswap.cli.keygen"), "keygen", keygen)
+        monkeypatch.setattr(import_module("safeswap.cli.data"), "keygen", keygen)
 
     return install
 

@@ -14,7 +14,7 @@ import httpx
 import pytest
 from tests.unit.cli.conftest import survey_text
 
-from safeswap.cli.workbench import open_privately
+from safeswap.cli.service import open_privately
 
 LONG = 60.0
 

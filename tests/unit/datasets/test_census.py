@@ -12,6 +12,7 @@ from pyarrow import parquet
 
 import safeswap as ss
 from safeswap import datasets
+from safeswap.arrays import compiled
 from safeswap.errors import OutputError, SpecError
 from safeswap.model.schema import Kind
 
@@ -52,11 +53,10 @@ def test_how_it_is_cut_into_chunks_changes_nothing(chunk_size):
 
 
 def test_the_number_of_threads_changes_nothing(monkeypatch):
-    from safeswap.arrays import threads
 
     expected = fingerprint(datasets.synthetic_census(5_000).table)
-    monkeypatch.setattr(threads, "_WORTH_A_THREAD", 100)
-    monkeypatch.setattr(threads, "_most_threads", lambda: 7)
+    monkeypatch.setattr(compiled, "_WORTH_A_THREAD", 100)
+    monkeypatch.setattr(compiled, "_most_threads", lambda: 7)
     assert fingerprint(datasets.synthetic_census(5_000).table) == expected
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safeswap.arrays import order
-from safeswap.arrays.cell_set import CellSet
+from safeswap.arrays.cells import CellSet
 from safeswap.engines import memory
 from safeswap.engines.base import Constraint, PairRequest
 from safeswap.engines.memory import MemoryRecords, exchange

@@ -14,7 +14,13 @@ import pytest
 
 from safeswap.engines.spark.draws import Draw, IdentifierCheck, LowDraws, value_codes
 from safeswap.engines.spark.exchange import COMPARED, Compare, CountPairs, Route, Write, part_name
-from safeswap.engines.spark.reading import cut_pieces, pack, pieces_of, receive, unpack
+from safeswap.engines.spark.session import (
+    cut_pieces,
+    pack,
+    pieces_of,
+    receive,
+    unpack,
+)
 from safeswap.files.parquet import open_parquet
 
 VALUES = [

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safeswap.engines.spark.draws import NumberPairs, Walk
-from safeswap.engines.spark.reading import receive
+from safeswap.engines.spark.session import receive
 
 MINUS, ZERO = 7, 8
 

@@ -11,8 +11,7 @@ from tests.unit.measures.samples import compare, microdata, swapped_files
 from safeswap import registry
 from safeswap.arrays import divergence
 from safeswap.errors import SpecError
-from safeswap.measures.aligned import joint_counts
-from safeswap.measures.tables import distortion_tables
+from safeswap.measures.aligned import distortion_tables, joint_counts
 from safeswap.model.score import Axis, Comparison
 
 # The measures that any file of categorical attributes can be given; others have needs and tests of their own.

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeswap.arrays import threads
+from safeswap.arrays import compiled
 from safeswap.arrays.kd_tree import LEAF, build
 from safeswap.measures.plot.neighbours import count_within, find_nearest
 
@@ -69,8 +69,8 @@ def test_the_number_of_threads_plays_no_part(number, monkeypatch):
     x, y = rng.normal(size=(500, 3)), rng.normal(size=(700, 3))
     tree, radii = build(x), rng.random(700)
     expected = count_within(tree, y, radii), *find_nearest(tree, y)
-    monkeypatch.setattr(threads, "_WORTH_A_THREAD", 10)
-    monkeypatch.setattr(threads, "_most_threads", lambda: number)
+    monkeypatch.setattr(compiled, "_WORTH_A_THREAD", 10)
+    monkeypatch.setattr(compiled, "_most_threads", lambda: number)
     found = count_within(tree, y, radii), *find_nearest(tree, y)
     assert all((one == other).all() for one, other in zip(found, expected, strict=True))
 

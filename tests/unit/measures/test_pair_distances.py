@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeswap.arrays import threads
+from safeswap.arrays import compiled
 from safeswap.measures.plot import neighbours
 
 
@@ -39,8 +39,8 @@ def test_threads_share_the_pairs_between_them(monkeypatch):
     tried = y, x, (y**2).sum(axis=1), np.full(80, -1)
     edges = np.linspace(0, 2, 11)
     one = neighbours.exact_quantile(*tried, 0.05), neighbours.density_counts(*tried, edges).tolist()
-    monkeypatch.setattr(threads, "_WORTH_A_THREAD", 10)
-    monkeypatch.setattr(threads, "_most_threads", lambda: 7)
+    monkeypatch.setattr(compiled, "_WORTH_A_THREAD", 10)
+    monkeypatch.setattr(compiled, "_most_threads", lambda: 7)
     assert one == (neighbours.exact_quantile(*tried, 0.05), neighbours.density_counts(*tried, edges).tolist())
     z = by_hand(*tried)
     assert one[1][:-1] == np.histogram(z[z < 2], edges)[0].tolist()

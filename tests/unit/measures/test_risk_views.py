@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from safeswap.measures.risk.views import VIEWS, RiskView, make_view
+from safeswap.measures.risk.by_record import VIEWS, RiskView, make_view
 from safeswap.model.microdata import Microdata
 from safeswap.model.scenario import Scenario
 from safeswap.model.schema import Attribute, Schema

@@ -11,9 +11,8 @@ from tests.unit.measures.samples import compare, microdata, swapped_files
 
 from safeswap.arrays import divergence
 from safeswap.errors import SpecError
-from safeswap.measures import tables as cross
-from safeswap.measures.aligned import align
-from safeswap.measures.tables import TABLE_MEASURES, distortion_tables, level_order
+from safeswap.measures import aligned as cross
+from safeswap.measures.aligned import TABLE_MEASURES, align, distortion_tables, level_order
 from safeswap.model.score import Comparison
 
 

@@ -20,19 +20,17 @@ from safeswap.arrays import regression
 from safeswap.engines.memory import exchange
 from safeswap.errors import InputError, SafeswapError, SpecError
 from safeswap.measures import survey
-from safeswap.measures.utility.formula import Formula
 from safeswap.measures.utility.indicators import Indicators, error_multipliers, read_indicators
-from safeswap.measures.utility.models import CiOverlap, Coefficients, Model
-from safeswap.measures.utility.numeric_structure import Eigen, Il1s
+from safeswap.measures.utility.models import CiOverlap, Coefficients, Formula, Model
+from safeswap.measures.utility.numbers import Eigen, Il1s
 from safeswap.measures.utility.pmse import Pmse
 from safeswap.model.columns import to_numbers
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Schema
 from safeswap.model.score import Axis, Comparison
 from safeswap.model.study import StudySpec
-from safeswap.studies.evaluate import Evaluator
-from safeswap.studies.indicator_errors import replicate_errors
-from safeswap.studies.prepare import make_measures
+from safeswap.studies.evaluate import Evaluator, replicate_errors
+from safeswap.studies.run import make_measures
 
 KINDS = {"w": "weight", "x": "numeric", "y": "numeric"}
 LINES: list[dict[str, Any]] = [

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeswap.methods.edit_1990.checks import has_duplicates
+from safeswap.methods.edit_1990.spec import has_duplicates
 
 NUMBERS = st.integers(0, 30) | st.integers(-(2**63), 2**63 - 1)
 

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeswap.arrays import keyed
-from safeswap.arrays.cell_set import CellSet
+from safeswap.arrays import compiled, keyed
+from safeswap.arrays.cells import CellSet
 from safeswap.engines.base import DRAW
 from safeswap.engines.memory import MemoryRecords
 from safeswap.methods.edit_1990 import method
-from safeswap.methods.edit_1990.same_key import (
+from safeswap.methods.edit_1990.areas import (
     RESERVED_FROM,
     Sampling,
     _number,
@@ -175,14 +175,13 @@ def test_groups_are_paired_up_to_the_maximum(areas):
 
 @pytest.mark.parametrize("number", [1, 3])
 def test_the_number_of_threads_plays_no_part(number, monkeypatch):
-    from safeswap.arrays import threads
 
     rng = np.random.default_rng(3)
     codes, areas = rng.integers(0, 2_000, 6_000).astype(np.uint64), rng.integers(0, 4, 6_000).astype(np.uint8)
     identity = rng.permutation(6_000)
     expected = found_partners(codes, areas, identity, 0.05)
-    monkeypatch.setattr(threads, "_WORTH_A_THREAD", 50)
-    monkeypatch.setattr(threads, "_most_threads", lambda: number)
+    monkeypatch.setattr(compiled, "_WORTH_A_THREAD", 50)
+    monkeypatch.setattr(compiled, "_most_threads", lambda: number)
     found = found_partners(codes, areas, identity, 0.05)
     assert found.outside.tolist() == expected.outside.tolist()
     assert len(found.outside) > 50

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 from tests.dwellings import KEYS, dwellings, edit
 
-from safeswap.methods.edit_targeted import promises
-from safeswap.methods.edit_targeted.promises import TreatedClasses
+from safeswap.methods.edit_targeted import method
+from safeswap.methods.edit_targeted.method import TreatedClasses
 
 
 def test_it_holds_after_an_edit_and_not_before() -> None:
@@ -41,10 +41,10 @@ def test_columns_with_dictionaries_are_counted_alike(fraction: float, monkeypatc
     before, after = (each.with_columns(columns, {}) for each in (data, masked.data))
     promise = TreatedClasses(KEYS, 3)
     asked = []
-    counted = promises._left_by_places
-    monkeypatch.setattr(promises, "_STEP", 300)
-    monkeypatch.setattr(promises, "_BLOCK", 64)
-    monkeypatch.setattr(promises, "_left_by_places", lambda *given: asked.append(1) or counted(*given))
+    counted = method._left_by_places
+    monkeypatch.setattr(method, "_STEP", 300)
+    monkeypatch.setattr(method, "_BLOCK", 64)
+    monkeypatch.setattr(method, "_left_by_places", lambda *given: asked.append(1) or counted(*given))
     assert promise.check(before, after, masked.audit).ok
     assert not promise.check(before, before, masked.audit).ok
     assert len(asked) == 2

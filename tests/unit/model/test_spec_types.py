@@ -94,7 +94,7 @@ COERCING = {
     "safeswap.service.settings": "values of environment variables are text",
     "safeswap.service.http.problems": "an answer, which the service makes",
     "safeswap.service.http.wire": "an answer, which the service makes",
-    "safeswap.service.routes.health": "an answer, which the service makes",
+    "safeswap.service.routes.logs": "an answer, which the service makes",
 }
 """Modules whose pydantic models may convert what they are given, and why."""
 

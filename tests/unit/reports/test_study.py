@@ -10,7 +10,7 @@ from tests.studies import HOSTILE, cps_study, hostile_study
 
 import safeswap as ss
 from safeswap import registry
-from safeswap.charts.heatmap import candidate_tables, short_number
+from safeswap.charts.map import candidate_tables, short_number
 from safeswap.errors import OutputError, SpecError
 from safeswap.measures.base import tells_the_rate
 from safeswap.projects.toml import read_study_spec

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from safeswap.service.people import accounts
 from safeswap.service.people.roles import PERMISSIONS, Role
-from safeswap.service.routes.users import TokenRequest
+from safeswap.service.routes.session import TokenRequest
 
 PAGE = (Path(__file__).parents[3] / "docs" / "how-to" / "people-and-releases.md").read_text(encoding="utf-8")
 

@@ -8,9 +8,8 @@ from tests.unit.studies.samples import KEY, file_of, sample
 from safeswap import registry
 from safeswap.errors import EngineError, InputError, SafeswapError, SpecError
 from safeswap.model.study import ConstraintSet, StudySpec
-from safeswap.studies import evaluate, prepare
-from safeswap.studies.prepare import count_candidates
-from safeswap.studies.run import run_study
+from safeswap.studies import evaluate, run
+from safeswap.studies.run import count_candidates, run_study
 from safeswap.workflow import study
 
 WITH_IDENTIFIER = file_of({"id": [1, 2, 3, 4], "A": list("xyxy"), "B": list("ppqq")}, identifier="id")
@@ -141,7 +140,7 @@ def test_a_measure_that_breaks_down_is_named_without_its_words():
 
 
 def test_too_large_a_study_states_its_size_and_offers_a_search(monkeypatch):
-    monkeypatch.setattr(prepare, "MOST_CANDIDATES", 29)
+    monkeypatch.setattr(run, "MOST_CANDIDATES", 29)
     with pytest.raises(SpecError) as refusal:
         study(sample(), key=KEY)
     assert refusal.value.code == "study-too-large"

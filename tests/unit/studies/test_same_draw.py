@@ -13,9 +13,8 @@ from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind, Schema
 from safeswap.model.study import ConstraintSet, StudySpec
 from safeswap.studies.evaluate import Evaluator
-from safeswap.studies.prepare import grid
 from safeswap.studies.quick import QuickWay, Replicate, SwapGroup
-from safeswap.studies.run import run_study
+from safeswap.studies.run import grid, run_study
 from safeswap.studies.study import Study
 from safeswap.workflow import assess, mask
 

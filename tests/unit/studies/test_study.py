@@ -179,7 +179,7 @@ def test_any_method_can_stand_on_the_map():
 
 
 def test_one_candidate_that_fails_does_not_stop_the_others(monkeypatch):
-    from safeswap.measures.utility.table_distances import Dissimilarity
+    from safeswap.measures.utility.categories import Dissimilarity
 
     real, calls = Dissimilarity.score, []
 

@@ -10,7 +10,7 @@ from tests.dwellings import KEY, KEYS, dwellings, edit
 from safeswap.errors import InfeasibleError, SpecError
 from safeswap.measures.utility.bias import percentage_bias
 from safeswap.methods.edit_targeted.method import EditTargetedSpec
-from safeswap.workflow.thinning import Thinning, thin_to
+from safeswap.workflow.thresholds import Thinning, thin_to
 
 DATA = dwellings(8000)
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from safeswap.arrays import keyed, order, pairing
-from safeswap.arrays.cell_set import CellSet
+from safeswap.arrays.cells import CellSet
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Counts, Flags, Int64s, Integers, Rows, Words
 from safeswap.engines.base import (
@@ -36,12 +36,12 @@ from safeswap.engines.base import (
     PartnerRule,
     Repair,
     Table,
+    column_blocks,
     number_labels,
     order_classes,
     repair,
 )
 from safeswap.engines.duckdb.store import Store
-from safeswap.engines.identity import column_blocks
 from safeswap.engines.spilled_cells import SpilledCells
 from safeswap.engines.stream import RecordStream, Tally, rows_per_batch
 from safeswap.files.coded_columns import load_coded

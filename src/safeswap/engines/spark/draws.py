@@ -10,11 +10,20 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from safeswap.arrays.cell_set import CellSet
+from safeswap.arrays.cells import CellSet
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Int64s, UInt64s
 from safeswap.engines.base import KEEP, Derivation, Ends, Kernel, number_labels
-from safeswap.engines.spark.reading import Batches, Piece, pack, plain, receive, send, unpack, whole
+from safeswap.engines.spark.session import (
+    Batches,
+    Piece,
+    pack,
+    plain,
+    receive,
+    send,
+    unpack,
+    whole,
+)
 
 
 class Step(Protocol):
@@ -57,7 +66,7 @@ class Draw:
     def words(self, own: pa.Array) -> UInt64s:
         """Return the whole cipher text of each record."""
         from safeswap.arrays import keyed
-        from safeswap.engines.identity import column_blocks
+        from safeswap.engines.base import column_blocks
 
         words: UInt64s = keyed.encrypt(column_blocks(own, self.identity_key), self.key)
         return words
@@ -154,7 +163,7 @@ class IdentifierCheck:
 
     def __call__(self, rows: Int64s, columns: Sequence[pa.Array]) -> pa.RecordBatch:
         """Run on a piece."""
-        from safeswap.engines.identity import column_identity
+        from safeswap.engines.base import column_identity
         from safeswap.files.identifiers import find_missing
 
         column = pa.chunked_array([columns[0]])
@@ -182,7 +191,7 @@ class IdentityBlocks:
 
     def __call__(self, rows: Int64s, columns: Sequence[pa.Array]) -> pa.RecordBatch:
         """Run on a piece."""
-        from safeswap.engines.identity import column_blocks
+        from safeswap.engines.base import column_blocks
 
         blocks = column_blocks(columns[0], self.identity_key)
         return _batch(["x", "y"], [np.ascontiguousarray(blocks[:, word]).view(np.int64) for word in (0, 1)], [], "")
@@ -198,7 +207,7 @@ def value_codes(column: pa.Array, key: bytes) -> Int64s:
     (True, 0)
     """
     from safeswap.arrays import keyed
-    from safeswap.engines.identity import column_blocks
+    from safeswap.engines.base import column_blocks
 
     levels, indices = _levels(column)
     words = keyed.encrypt(column_blocks(levels, key), key)

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from safeswap.arrays.cell_set import CellSet
+from safeswap.arrays.cells import CellSet
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Counts, Int64s, Rows, Words
 from safeswap.engines.base import (
@@ -53,7 +53,14 @@ from safeswap.engines.spark.draws import (
     Zeros,
     value_codes,
 )
-from safeswap.engines.spark.reading import MOST_RECORDS, PACKETS, cut_pieces, long_columns, packs_as_integer, unpack
+from safeswap.engines.spark.session import (
+    MOST_RECORDS,
+    PACKETS,
+    cut_pieces,
+    long_columns,
+    packs_as_integer,
+    unpack,
+)
 from safeswap.engines.stream import RecordStream
 from safeswap.files.coded_columns import load_coded
 from safeswap.files.parquet import ParquetFiles

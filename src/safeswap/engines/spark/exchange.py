@@ -22,7 +22,7 @@ from safeswap.arrays.types import Flags, Int64s
 from safeswap.engines.base import Move
 from safeswap.engines.spark.draws import value_codes
 from safeswap.engines.spark.engine import SparkPairs, SparkRecords
-from safeswap.engines.spark.reading import (
+from safeswap.engines.spark.session import (
     PACKETS,
     Batches,
     Piece,

@@ -19,8 +19,7 @@ import pyarrow as pa
 from safeswap.arrays.types import Floats, Rows
 from safeswap.errors import EngineError, SpecError
 from safeswap.measures.plot.numeric_keys import check_request
-from safeswap.measures.plot.record_match import match_rows, record_labels
-from safeswap.measures.plot.values import ConfidentialityPlot, Policy
+from safeswap.measures.plot.values import ConfidentialityPlot, Policy, match_rows, record_labels
 from safeswap.model.checked import check_types
 from safeswap.model.columns import missing_codes
 from safeswap.model.microdata import Microdata

@@ -16,9 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from safeswap.arrays import keyed
-from safeswap.arrays.compiled import njit
+from safeswap.arrays.compiled import njit, run_all, split_runs
 from safeswap.arrays.kd_tree import LEAF, Tree, build, leaf_blocks, nearest_corner, squared
-from safeswap.arrays.threads import run_all, split_runs
 from safeswap.arrays.types import Counts, Floats, Rows
 
 _DEPTH = 128

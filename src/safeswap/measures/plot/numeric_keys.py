@@ -22,14 +22,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from safeswap.arrays import kd_tree, keyed, moments, order
-from safeswap.arrays.threads import run_all
+from safeswap.arrays.compiled import run_all
 from safeswap.arrays.types import Floats, Rows
-from safeswap.engines.identity import record_identity
+from safeswap.engines.base import record_identity
 from safeswap.errors import InputError, SpecError
 from safeswap.measures.plot import neighbours
 from safeswap.measures.plot import neighbours as pair_distances
-from safeswap.measures.plot.record_match import match_rows, record_labels
-from safeswap.measures.plot.values import ConfidentialityPlot, KeyPoints, Policy
+from safeswap.measures.plot.values import ConfidentialityPlot, KeyPoints, Policy, match_rows, record_labels
 from safeswap.model.checked import check_field_types, check_types
 from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import finite_numbers

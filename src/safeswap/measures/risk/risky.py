@@ -19,10 +19,11 @@ from safeswap.arrays.combinations import (
     group_records,
     lowest_safe,
     mask_of,
+    matching_sizes,
+    published_sizes,
 )
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Rows
-from safeswap.arrays.wildcards import matching_sizes, published_sizes
 from safeswap.errors import SpecError
 from safeswap.measures.households import combine_households
 from safeswap.measures.key_cells import key_classes

@@ -13,10 +13,9 @@ import numpy.typing as npt
 import pyarrow as pa
 from pydantic import Field
 
-from safeswap.arrays.combinations import Classes, decode_mask, mask_of
+from safeswap.arrays.combinations import Classes, decode_mask, mask_of, matching_sizes
 from safeswap.arrays.compiled import njit
 from safeswap.arrays.types import Floats, Int64s
-from safeswap.arrays.wildcards import matching_sizes
 from safeswap.errors import SpecError
 from safeswap.measures.households import compare_households, tell_unit
 from safeswap.measures.key_cells import KeyCells, KeyMeasure, check_keys, key_cells

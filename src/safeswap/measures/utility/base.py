@@ -11,7 +11,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from safeswap.errors import SpecError
-from safeswap.measures.aligned import align, changed_counts
+from safeswap.measures.aligned import align, changed_counts, cross_table, distortion_tables
 from safeswap.measures.base import (
     AttributeNames,
     ParametricMeasure,
@@ -22,8 +22,7 @@ from safeswap.measures.base import (
     left_out_note_of,
     recoding_note,
 )
-from safeswap.measures.tables import cross_table, distortion_tables
-from safeswap.measures.weighted import WeightedMeasure, weight_changed
+from safeswap.measures.survey import WeightedMeasure, weight_changed
 from safeswap.model.score import Axis, Comparison, CountedCells, Score
 from safeswap.model.text import plural
 

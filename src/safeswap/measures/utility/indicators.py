@@ -39,8 +39,7 @@ from safeswap.measures.survey import (
     read_design,
     sum_by,
 )
-from safeswap.measures.utility.formula import Formula
-from safeswap.measures.utility.models import Model, compare_model
+from safeswap.measures.utility.models import Formula, Model, compare_model
 from safeswap.model.numeric_column import finite_numbers
 from safeswap.model.schema import Kind, level_texts, refuse_date
 from safeswap.model.score import Axis, Comparison, Score

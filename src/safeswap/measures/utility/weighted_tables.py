@@ -20,9 +20,9 @@ from pydantic import Field
 
 from safeswap.arrays import divergence
 from safeswap.arrays.types import Flags
+from safeswap.measures.aligned import CrossTable, sum_weights
 from safeswap.measures.base import AttributeNames, categorical_obstacle, choose_attributes, recoding_note
-from safeswap.measures.survey import find_weight, read_design
-from safeswap.measures.tables import CrossTable, sum_weights
+from safeswap.measures.survey import WeightedMeasure, find_weight, read_design
 from safeswap.measures.utility.base import GOMATAM_KARR, KEPT_BY_SWAPS, DistortionMeasure
 from safeswap.measures.utility.indicators import (
     NAMELESS,
@@ -37,7 +37,6 @@ from safeswap.measures.utility.indicators import (
     relative_change,
     shown_domains,
 )
-from safeswap.measures.weighted import WeightedMeasure
 from safeswap.model.score import Comparison, Score
 from safeswap.model.text import plural
 

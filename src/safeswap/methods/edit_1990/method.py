@@ -13,16 +13,24 @@ from typing import Any, ClassVar
 import numpy as np
 
 from safeswap.arrays import keyed, sparse
-from safeswap.arrays.cell_set import CellSet
+from safeswap.arrays.cells import CellSet
 from safeswap.arrays.geography import find_groups_in_one_area
 from safeswap.arrays.types import Rows
 from safeswap.engines.base import DRAW, Drawn, Ends, Move, Records, Table
 from safeswap.engines.memory import MemoryRecords, MemoryTable
 from safeswap.errors import InfeasibleError
-from safeswap.methods.edit_1990.areas import HouseholdAreas, Remedy, expected_moved, household_areas, list_remedies
-from safeswap.methods.edit_1990.checks import check_records
-from safeswap.methods.edit_1990.same_key import RESERVED_FROM, SameKeyPartners, Sampling, draw_limit
-from safeswap.methods.edit_1990.spec import Edit1990Spec
+from safeswap.methods.edit_1990.areas import (
+    RESERVED_FROM,
+    HouseholdAreas,
+    Remedy,
+    SameKeyPartners,
+    Sampling,
+    draw_limit,
+    expected_moved,
+    household_areas,
+    list_remedies,
+)
+from safeswap.methods.edit_1990.spec import Edit1990Spec, check_records
 from safeswap.methods.exchange import Columns, Described, ExchangingMethod
 from safeswap.model.audit import Facts
 from safeswap.model.effect import Effect, Permuted

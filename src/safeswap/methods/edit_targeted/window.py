@@ -18,8 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from safeswap.arrays.compiled import njit
-from safeswap.arrays.threads import run_all, split_runs
+from safeswap.arrays.compiled import njit, run_all, split_runs
 from safeswap.arrays.types import Flags, Int64s, UInt32s, UInt64s
 
 MOST_CLASSES = 128

@@ -14,7 +14,7 @@ from safeswap.arrays.compiled import njit
 from safeswap.arrays.geography import count_straddling, find_parents
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Codes, Flags, Int32s, Int64s, Rows, UInt64s
-from safeswap.engines.identity import column_identity
+from safeswap.engines.base import column_identity
 from safeswap.errors import InfeasibleError, InputError, SpecError
 from safeswap.methods.exchange import require_categorical
 from safeswap.methods.household_swap.spec import HouseholdSwapSpec

@@ -16,9 +16,8 @@ from safeswap.arrays.kd_tree import Tree, build
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Floats, Rows
 from safeswap.errors import InfeasibleError
-from safeswap.methods.numeric.promises import GroupsOfAtLeast, KeptMean, MissingStays
 from safeswap.methods.numeric.rank_swap import order_records
-from safeswap.methods.numeric.spec import MicroaggregationSpec
+from safeswap.methods.numeric.spec import GroupsOfAtLeast, KeptMean, MicroaggregationSpec, MissingStays
 from safeswap.methods.value_change import (
     ValuePlan,
     make_masked,

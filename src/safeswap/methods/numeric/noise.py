@@ -16,8 +16,7 @@ from safeswap.arrays import keyed, moments
 from safeswap.arrays.types import Flags, Floats
 from safeswap.errors import SpecError
 from safeswap.methods.exchange import Columns
-from safeswap.methods.numeric.promises import AddedNoise, MissingStays
-from safeswap.methods.numeric.spec import NoiseSpec
+from safeswap.methods.numeric.spec import AddedNoise, MissingStays, NoiseSpec
 from safeswap.methods.value_change import (
     Draws,
     FileFacts,

@@ -20,8 +20,7 @@ from safeswap.arrays.names import Names
 from safeswap.arrays.types import Flags, Int64s, Words
 from safeswap.errors import SpecError
 from safeswap.methods.exchange import Columns
-from safeswap.methods.numeric.promises import ExpectedMargin, MissingStays
-from safeswap.methods.numeric.spec import PramSpec
+from safeswap.methods.numeric.spec import ExpectedMargin, MissingStays, PramSpec
 from safeswap.methods.value_change import Draws, FileFacts, ValueChangingMethod, ValuePlan
 from safeswap.model.audit import Replacement
 from safeswap.model.columns import missing_codes, rank_of_code, ranked_levels, replace_values

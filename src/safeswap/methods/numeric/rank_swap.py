@@ -14,14 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from safeswap.arrays import moments
-from safeswap.arrays.compiled import njit
+from safeswap.arrays.compiled import njit, run_all
 from safeswap.arrays.order import bucket_sort
-from safeswap.arrays.threads import run_all
 from safeswap.arrays.types import Floats, Rows, Words
 from safeswap.engines.memory import exchange
 from safeswap.errors import SpecError
-from safeswap.methods.numeric.promises import KeptMean, MissingStays, RanksNear
-from safeswap.methods.numeric.spec import RankSwapSpec
+from safeswap.methods.numeric.spec import KeptMean, MissingStays, RanksNear, RankSwapSpec
 from safeswap.methods.value_change import (
     ValuePlan,
     record_words,

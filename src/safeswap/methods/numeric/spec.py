@@ -1,13 +1,42 @@
-"""Specifications of the methods that change numbers, and of post-randomisation."""
+"""Specifications of the methods that change numbers, and of post-randomisation.
+
+Promises of the methods that change numbers, checked on the result.
+
+::
+
+    RanksNear          values moved by at most the stated number of ranks
+    AddedNoise         the noise has the requested moments
+    GroupsOfAtLeast    every value is shared by at least k records
+    KeptMean           the mean is unchanged up to rounding
+    WithinBounds       no value lies beyond the bounds
+    ExpectedMargin     counts are unchanged up to the draw of post-randomisation
+    MissingStays       the same values are missing
+
+Promises in expectation are tested at a level that chance exceeds once in 10¹² files.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from math import log, sqrt
 from typing import Annotated, ClassVar, Literal
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 from pydantic import Field, model_validator
 
+from safeswap.arrays import moments
 from safeswap.arrays.names import Names
+from safeswap.arrays.types import Floats
+from safeswap.model.columns import as_codes, decode_dictionary, flag_changes, number_cells, to_bits
+from safeswap.model.evidence import Evidence
+from safeswap.model.invariant import AttributePromise, AttributesPromise, Invariant
+from safeswap.model.microdata import Microdata
+from safeswap.model.numeric_column import finite_numbers, ordered_numbers
+from safeswap.model.schema import Kind
 from safeswap.model.spec import CATEGORIES, IsoDate, MaskSpec, takes
+from safeswap.model.text import plural
 
 Attributes = Annotated[Names, Field(min_length=1, description="attributes to change")]
 Numbers = Annotated[Attributes, Field(json_schema_extra=takes("numeric", "date"))]
@@ -187,3 +216,232 @@ class PramSpec(AttributesSpec):
         if both:
             raise ValueError(f"{both[0]!r} cannot be changed and kept")
         return self
+
+
+CHANCE = 1e-12
+"""Probability with which chance alone may break a promise that holds in expectation."""
+
+
+@dataclass(frozen=True)
+class RanksNear(Invariant):
+    """No value was exchanged with one more than ``ranks`` ranks away."""
+
+    attribute: str
+    ranks: int
+
+    @property
+    def sentence(self) -> str:
+        """The promise in plain words."""
+        return f"Values of {self.attribute} were exchanged over at most {self.ranks:,} ranks."
+
+    def problem(self, evidence: Evidence) -> str:
+        """Report the pairs further apart, counting equal values as near as possible."""
+        values = ordered_numbers(evidence.before, self.attribute)
+        ordered = np.sort(values[~np.isnan(values)])
+        far = 0
+        for exchange in evidence.audit.exchanges:
+            if self.attribute in exchange.attributes:
+                ends = np.sort(values[exchange.pairs], axis=1)
+                apart = np.searchsorted(ordered, ends[:, 1]) - (np.searchsorted(ordered, ends[:, 0], side="right") - 1)
+                far += int(np.count_nonzero(~(apart <= self.ranks)))
+        return f"{plural(far, 'pair is', 'pairs are')} further apart in the ranks of {self.attribute}" if far else ""
+
+
+@dataclass(frozen=True)
+class AddedNoise(Invariant):
+    """The noise in two attributes (or in one, named twice) has mean 0 and the requested variances and correlation.
+
+    The sum and the difference of the two standardised deviates have the variances 2 ± 2·correlation, which are tested
+    by their chi-squared distribution.
+    """
+
+    first: str
+    second: str
+    deviations: tuple[float, float]
+    correlation: float
+    rounding: tuple[float, float]
+
+    @property
+    def sentence(self) -> str:
+        """The promise in plain words."""
+        if self.first == self.second:
+            return f"The noise in {self.first} has mean 0 and the variance that was asked for, as far as chance allows."
+        return f"The noise in {self.first} and {self.second} has the correlation that was asked for."
+
+    def problem(self, evidence: Evidence) -> str:
+        """Report the moment that fails."""
+        parts, slack = [], 0.0
+        for name, deviation, unit in zip((self.first, self.second), self.deviations, self.rounding, strict=True):
+            before, after = (finite_numbers(data, name) for data in (evidence.before, evidence.after))
+            slack += (unit + 1e-6 * float(np.abs(before[~np.isnan(before)]).max(initial=0.0))) / deviation
+            parts.append((after - before) / deviation)
+        names = self.first if self.first == self.second else f"{self.first} and {self.second} together"
+        for sign in (1.0,) if self.first == self.second else (1.0, -1.0):
+            added = parts[0] + sign * parts[1]
+            deviation = sqrt(max(0.0, 2.0 + 2.0 * sign * self.correlation))
+            if wrong := _find_implausible(added[~np.isnan(added)], deviation, slack):
+                return f"the {wrong} of the noise in {names} is not what was asked for"
+        return ""
+
+
+def _find_implausible(added: Floats, deviation: float, slack: float) -> str:
+    """Name the moment that normal deviates with this deviation would not have; ``slack`` allows for rounding."""
+    if not len(added):
+        return ""
+    # A normal mean exceeds 7.2 standard errors once in 10¹² cases.
+    if abs(moments.mean(added)) > 7.2 * deviation / sqrt(len(added)) + slack:
+        return "mean"
+    low, high = _plausible_scale(len(added))
+    root_mean_square = float(np.sqrt(np.mean(added**2)))
+    return "" if deviation * low - slack <= root_mean_square <= deviation * high + slack else "variance"
+
+
+def _plausible_scale(number: int) -> tuple[float, float]:
+    from scipy.stats import chi2
+
+    return sqrt(chi2.ppf(CHANCE, number) / number), sqrt(chi2.isf(CHANCE, number) / number)
+
+
+@dataclass(frozen=True)
+class GroupsOfAtLeast(AttributesPromise):
+    """Every combination of values of these attributes occurs in at least k records."""
+
+    is_about_result: ClassVar[bool] = True
+
+    k: int
+
+    @property
+    def sentence(self) -> str:
+        """The promise in plain words."""
+        names = " and ".join(self.attributes)
+        return f"Every value of {names} that occurs in the file occurs in at least {plural(self.k, 'record')}."
+
+    def problem(self, evidence: Evidence) -> str:
+        """Report the number of groups that are too small, without records with a missing value."""
+        complete = pa.array(_complete_rows(evidence.before, self.attributes))
+        after = (to_bits(evidence.after.table.column(name).filter(complete)) for name in self.attributes)
+        counts = np.bincount(number_cells([as_codes(column, column)[0] for column in after]))
+        small = int(np.count_nonzero((counts > 0) & (counts < self.k)))
+        by = " and ".join(self.attributes)
+        found = plural(small, f"group by {by} has", f"groups by {by} have")
+        return f"{found} fewer than {plural(self.k, 'record')}" if small else ""
+
+
+@dataclass(frozen=True)
+class KeptMean(AttributePromise):
+    """The mean is unchanged up to the rounding of the values."""
+
+    rounding: float
+
+    @property
+    def sentence(self) -> str:
+        """The promise in plain words."""
+        return f"The mean of {self.attribute} is as before, but for rounding."
+
+    def problem(self, evidence: Evidence) -> str:
+        """Report a mean that moved by more than a unit of the last decimal."""
+        before, after = (finite_numbers(data, self.attribute) for data in (evidence.before, evidence.after))
+        known = ~np.isnan(before)
+        slack = self.rounding + 1e-6 * float(np.abs(before[known]).max(initial=0.0))
+        moved = abs(moments.mean(after[known]) - moments.mean(before[known]))
+        return "" if moved <= slack else f"the mean of {self.attribute} has moved"
+
+
+@dataclass(frozen=True)
+class WithinBounds(AttributePromise):
+    """No value lies beyond the bounds, and values within them are unchanged."""
+
+    low: float
+    high: float
+    limits: tuple[float, float]
+
+    @property
+    def sentence(self) -> str:
+        """The promise in plain words."""
+        return f"Large and small values of {self.attribute} are cut off; all others are unchanged."
+
+    def problem(self, evidence: Evidence) -> str:
+        """Report records beyond the bounds or changed needlessly. ``limits`` replace the values cut off."""
+        before, after = (finite_numbers(data, self.attribute) for data in (evidence.before, evidence.after))
+        least, most = min(self.low, self.limits[0]), max(self.high, self.limits[1])
+        beyond = int(np.count_nonzero((after < least) | (after > most)))
+        if beyond:
+            return f"{plural(beyond, 'record lies', 'records lie')} beyond the bounds of {self.attribute}"
+        within = (before >= self.low) & (before <= self.high)
+        moved = int(np.count_nonzero(within & (after != before)))
+        inside = f"within the bounds of {self.attribute}"
+        return plural(moved, f"record {inside} has changed", f"records {inside} have changed") if moved else ""
+
+
+@dataclass(frozen=True)
+class ExpectedMargin(AttributesPromise):
+    """The counts by these attributes differ from those before by no more than the draw explains (Bernstein bound)."""
+
+    keep: float
+
+    @property
+    def sentence(self) -> str:
+        """The promise in plain words."""
+        return f"The counts by {' and '.join(self.attributes)} are as before in expectation."
+
+    def problem(self, evidence: Evidence) -> str:
+        """Report the cells that changed by more than chance explains."""
+        before, after = _count_cells(evidence, self.attributes)
+        # A record enters or leaves a cell with probability at most (1 − keep)·share, so the variance of a count is at
+        # most 2·(1 − keep)·count: in expectation as many records leave as enter.
+        variance = 2.0 * (1.0 - self.keep) * before
+        t = log(2.0 / CHANCE)
+        bound = t / 3.0 + np.sqrt((t / 3.0) ** 2 + 2.0 * t * variance)
+        moved = int(np.count_nonzero(np.abs(after - before) > bound))
+        return (
+            f"{plural(moved, 'cell')} by {' and '.join(self.attributes)} moved by more than chance moves them"
+            if moved
+            else ""
+        )
+
+
+@dataclass(frozen=True)
+class MissingStays(AttributesPromise):
+    """Exactly the values that were missing are missing."""
+
+    @property
+    def sentence(self) -> str:
+        """The promise in plain words."""
+        return f"Missing values of {' and '.join(self.attributes)} are where they were."
+
+    def problem(self, evidence: Evidence) -> str:
+        """Report the attributes for which this fails."""
+        bad = []
+        for name in self.attributes:
+            # NaN is a missing number, but a category like any other.
+            numeric = not evidence.before.schema[name].kind.is_categorical
+            columns = (data.table.column(name) for data in (evidence.before, evidence.after))
+            if flag_changes(*(column.is_null(nan_is_null=numeric) for column in columns)).any():
+                bad.append(name)
+        return f"values of {' and '.join(bad)} have gone missing, or come back" if bad else ""
+
+
+def _complete_rows(data: Microdata, names: Names) -> npt.NDArray[np.bool_]:
+    missing = [_flag_missing(data, name) for name in names]
+    return ~np.asarray(np.any(missing, axis=0))
+
+
+def _flag_missing(data: Microdata, name: str) -> npt.NDArray[np.bool_]:
+    """Flag missing numbers and dates; of a column that a later step has made categories, missing values."""
+    kind = data.schema[name].kind
+    if kind.is_numeric or kind is Kind.DATE:
+        return np.isnan(finite_numbers(data, name))
+    return np.asarray(data.table.column(name).is_null().to_numpy())
+
+
+def _count_cells(evidence: Evidence, names: Names) -> tuple[Floats, Floats]:
+    """Count before and after, over the cells that occur in either."""
+    sides = []
+    for data in (evidence.before, evidence.after):
+        columns = {f"c{i}": decode_dictionary(data.table.column(name)) for i, name in enumerate(names)}
+        sides.append(pa.table(columns))
+    sign = np.repeat(np.array([0, 1], dtype=np.int8), len(evidence.before))
+    both = pa.concat_tables(sides).append_column("after", pa.array(sign))
+    counted = both.group_by(sides[0].column_names).aggregate([("after", "sum"), ([], "count_all")])
+    after = counted["after_sum"].to_numpy().astype(np.float64)
+    return counted["count_all"].to_numpy() - after, after

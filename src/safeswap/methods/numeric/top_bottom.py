@@ -16,8 +16,7 @@ from safeswap.arrays import moments
 from safeswap.arrays.types import Flags, Floats
 from safeswap.errors import SpecError
 from safeswap.methods.exchange import Columns
-from safeswap.methods.numeric.promises import KeptMean, MissingStays, WithinBounds
-from safeswap.methods.numeric.spec import TopBottomSpec
+from safeswap.methods.numeric.spec import KeptMean, MissingStays, TopBottomSpec, WithinBounds
 from safeswap.methods.value_change import (
     Draws,
     FileFacts,

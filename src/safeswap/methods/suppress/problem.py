@@ -14,9 +14,17 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from safeswap.arrays.combinations import Classes, cell_codes, cell_sizes, decode_mask, find_small_cells, lowest_safe
+from safeswap.arrays.combinations import (
+    Classes,
+    cell_codes,
+    cell_sizes,
+    decode_mask,
+    find_small_cells,
+    lowest_safe,
+    matching_sizes,
+    published_sizes,
+)
 from safeswap.arrays.types import Flags, Floats, Int64s
-from safeswap.arrays.wildcards import matching_sizes, published_sizes
 
 Meaning = Literal["none", "own", "vouching"]
 

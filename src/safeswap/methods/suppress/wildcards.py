@@ -13,10 +13,9 @@ from time import monotonic
 import numpy as np
 import numpy.typing as npt
 
-from safeswap.arrays.combinations import Classes, cell_codes, decode_mask
+from safeswap.arrays.combinations import Classes, cell_codes, decode_mask, matching_sizes
 from safeswap.arrays.highs import GrowingProgramme, Programme
 from safeswap.arrays.types import Floats, Int64s
-from safeswap.arrays.wildcards import matching_sizes
 from safeswap.methods.suppress.problem import (
     NOTHING,
     Blanking,

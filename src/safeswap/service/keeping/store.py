@@ -13,6 +13,12 @@
 A project is deleted on request, or after too long without use. Its row stays, emptied, so that its id in the audit log
 remains meaningful, and so do its entries in the ledger. Everything else is deleted: the rows first, in one transaction,
 then the files.
+
+Durable writes and secure deletion: overwrite, sync, then remove.
+
+This is sufficient on a magnetic disk, or on an encrypted volume. A bare SSD, a copy-on-write file system, a snapshot or
+a backup may keep earlier versions of a block, out of reach of any program: there the disk must be encrypted, so that
+destroying its key destroys the rest. The page on administration says more.
 """
 
 from __future__ import annotations
@@ -23,7 +29,7 @@ import re
 import secrets
 import shutil
 import stat
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -35,7 +41,6 @@ from safeswap.model.text import plural
 from safeswap.service.http import logs
 from safeswap.service.keeping import auditlog
 from safeswap.service.keeping.database import Database, now
-from safeswap.service.keeping.erase import erase
 from safeswap.service.keeping.tables import jobs, members, projects, releases, results
 from safeswap.service.settings import Settings
 
@@ -363,3 +368,82 @@ def _idle_conditions(moment: float, days: int) -> tuple[ColumnElement[bool], ...
 def _log_expiry(project_id: str, settings: Settings) -> Callable[[Connection], object]:
     detail = {"days": settings.retention_days}
     return lambda connection: auditlog.record(connection, "retention", "project.expire", project_id, detail=detail)
+
+
+_PIECE = 1 << 20
+
+
+def sync_folder(folder: Path) -> None:
+    """Sync every file below a folder, and the folders themselves, to disk.
+
+    >>> import tempfile
+    >>> sync_folder(Path(tempfile.mkdtemp()))
+    """
+    for path in _paths(folder):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _paths(folder: Path) -> Iterator[Path]:
+    for parent, _, names in os.walk(folder, topdown=False):
+        yield from (path for name in names if (path := Path(parent) / name).is_file())
+        yield Path(parent)
+
+
+def erase(path: Path) -> int:
+    """Overwrite and remove a file, or a folder with its content; return the number of files.
+
+    Symbolic links are removed, their targets are not. Files removed concurrently are no error.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> (folder / "a.txt").write_text("secret"), erase(folder), folder.exists()
+    (6, 1, False)
+    """
+    try:
+        facts = path.lstat()
+    except FileNotFoundError:
+        return 0
+    if not stat.S_ISDIR(facts.st_mode):
+        return _erase_file(path, facts)
+    erased = 0
+    for folder, folders, files in os.walk(path, topdown=False):
+        for name in files:
+            erased += erase(Path(folder) / name)
+        for name in folders:
+            _remove_folder(Path(folder) / name)
+    _remove_folder(path)
+    return erased
+
+
+def _erase_file(path: Path, facts: os.stat_result) -> int:
+    # A file with a second hard link may be the original in a shared folder: do not overwrite it.
+    if stat.S_ISREG(facts.st_mode) and facts.st_nlink == 1:
+        with suppress(FileNotFoundError, PermissionError):
+            _overwrite(path, facts.st_size)
+    path.unlink(missing_ok=True)
+    return 1
+
+
+def _overwrite(path: Path, size: int) -> None:
+    descriptor = os.open(path, os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0))
+    try:
+        zeros = bytes(min(size, _PIECE))
+        done = 0
+        while done < size:
+            done += os.write(descriptor, zeros[: size - done])
+        os.fsync(descriptor)
+        os.ftruncate(descriptor, 0)
+    finally:
+        os.close(descriptor)
+
+
+def _remove_folder(path: Path) -> None:
+    if path.is_symlink():
+        path.unlink(missing_ok=True)
+        return
+    with suppress(FileNotFoundError):
+        path.rmdir()

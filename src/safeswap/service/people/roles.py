@@ -32,7 +32,7 @@ from fastapi.concurrency import run_in_threadpool
 from sqlalchemy import Connection, Row, select
 
 from safeswap.model.key import Key
-from safeswap.service.http import etags, proxy
+from safeswap.service.http import etags, headers
 from safeswap.service.http.headers import host_of
 from safeswap.service.http.problems import Conflict, Forbidden, NotFound, NotLoggedIn
 from safeswap.service.keeping import auditlog
@@ -83,7 +83,7 @@ def _identify_by_token(service: Service, secret: str) -> Caller | None:
 
 def _identify_by_session(request: Request, service: Service, secret: str) -> Caller | None:
     row = sessions.find(service.database, service.settings, secret)
-    if row is None or not proxy.is_same_user(request, service.settings, row.name):
+    if row is None or not headers.is_same_user(request, service.settings, row.name):
         return None
     if request.method not in SAFE_METHODS:
         check_origin(request)

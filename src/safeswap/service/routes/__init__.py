@@ -13,26 +13,21 @@ if TYPE_CHECKING:
     from safeswap.service.routes import (  # noqa: F401  (what type checkers see of __getattr__)
         argus,
         attacks,
-        confidentiality,
         data,
         exchange,
-        health,
         households,
         jobs,
         library,
         logs,
         maskings,
-        policy,
         projects,
         releases,
         reports,
         risk_views,
         safe_tables,
-        scripts,
         session,
         settings,
         studies,
-        users,
     )
 
 __all__ = [module.name for module in iter_modules(__path__)]  # one feature per module

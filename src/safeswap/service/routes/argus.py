@@ -236,7 +236,7 @@ def set_recipe(
     request: Request, response: Response, access: Worker, body: RecipeRequest, _: QuestionSlot
 ) -> RecipeAnswer:
     """Replace the steps of the project's recipe. They are tried on the data before they are stored."""
-    from safeswap.workflow.recoding import as_recipe
+    from safeswap.workflow.session import as_recipe
 
     require_match(request, access.row.version)
     recipe: Recipe = as_recipe(list(body.steps))
@@ -350,7 +350,7 @@ def history_of(kept: Mapping[str, Any] | None) -> History:
     >>> len(history.present), len(history.undo().present), len(history.redo().present)
     (1, 0, 2)
     """
-    from safeswap.workflow.recoding import as_recipe
+    from safeswap.workflow.session import as_recipe
 
     if not kept:
         return History()

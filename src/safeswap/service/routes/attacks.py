@@ -21,14 +21,13 @@ from safeswap.model.scenario import Scenario
 from safeswap.service.http.problems import NotFound
 from safeswap.service.http.wire import Identifier, Wire, example
 from safeswap.service.keeping import ledger
-from safeswap.service.keeping.erase import erase
+from safeswap.service.keeping.store import erase
 from safeswap.service.keeping.tables import results, users
 from safeswap.service.people.roles import ProjectAccess, Worker, WorkReader
 from safeswap.service.routes.data import UPLOAD, FileName, clean_upload, find_source, link_of, receive_upload, safe_name
 from safeswap.service.routes.jobs import Job, offer_results, submit
 from safeswap.service.routes.maskings import AS_SCENARIO, find_masking, masking_request
-from safeswap.service.routes.policy import policy_in_force
-from safeswap.service.routes.settings import scenario_of
+from safeswap.service.routes.settings import policy_in_force, scenario_of
 from safeswap.service.work.tasks import DATA, Context, Task, masked_data, request_of
 from safeswap.workflow.attacking import attack, check_control, read_control
 

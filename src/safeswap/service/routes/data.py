@@ -25,9 +25,8 @@ from safeswap.service.http.etags import require_match, set_etag
 from safeswap.service.http.problems import Conflict, Forbidden, NotFound, TooLarge, Unprocessable
 from safeswap.service.http.wire import AttributeName, Wire, example, plain_text
 from safeswap.service.keeping.database import new_id, now
-from safeswap.service.keeping.erase import erase, sync_folder
-from safeswap.service.keeping.register import read_names, write_names
-from safeswap.service.keeping.store import attempt_name, find_in, open_in
+from safeswap.service.keeping.ledger import read_names, write_names
+from safeswap.service.keeping.store import attempt_name, erase, find_in, open_in, sync_folder
 from safeswap.service.keeping.tables import projects
 from safeswap.service.people.roles import ProjectAccess, Reader, Worker
 from safeswap.service.routes.jobs import Job, submit

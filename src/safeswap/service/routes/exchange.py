@@ -208,7 +208,7 @@ def run_import(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def _import_safeswap(context: Context, folder: Path) -> dict[str, Any]:
-    from safeswap.workflow.recoding import as_recipe
+    from safeswap.workflow.session import as_recipe
 
     facts = read_facts(folder / PROJECT)
     if not (folder / DATA).is_file() or not (folder / SCHEMA).is_file():

@@ -14,8 +14,8 @@ from safeswap import registry, workflow
 from safeswap.model.scenario import Scenario
 from safeswap.service.http.problems import Conflict, Unprocessable
 from safeswap.service.http.wire import Identifier, Wire, example
-from safeswap.service.keeping.erase import erase
-from safeswap.service.keeping.register import export_known
+from safeswap.service.keeping.ledger import export_known
+from safeswap.service.keeping.store import erase
 from safeswap.service.keeping.tables import releases, results
 from safeswap.service.people.roles import ProjectAccess, Reader, Worker, WorkReader
 from safeswap.service.routes.jobs import (

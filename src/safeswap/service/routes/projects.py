@@ -18,7 +18,7 @@ from safeswap.service.keeping.database import new_id, now
 from safeswap.service.keeping.tables import jobs, members, projects, releases, users
 from safeswap.service.people import accounts
 from safeswap.service.people.roles import Admin, Caller, ProjectAccess, Role, Worker, allow, project
-from safeswap.service.routes.users import RoleName
+from safeswap.service.routes.session import RoleName
 from safeswap.service.state import service_of
 
 members_router = APIRouter(tags=["people"])

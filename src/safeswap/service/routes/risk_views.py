@@ -1,27 +1,46 @@
-"""The risk of a project's data from several sides, before the pipeline and after it: a sentence and some bars each."""
+"""The risk of a project's data from several sides, before the pipeline and after it: a sentence and some bars each.
+
+The confidentiality plot of a masking: each record by perturbation and neighbours.
+"""
 
 from __future__ import annotations
 
+import json
 from math import comb
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from fastapi import APIRouter
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import FileResponse
 from pydantic import Field
 
+from safeswap import workflow
 from safeswap.errors import SafeswapError
 from safeswap.methods.value_change import record_words
 from safeswap.model.scenario import Scenario, as_scenario
 from safeswap.model.text import plural
-from safeswap.service.http.wire import Wire
-from safeswap.service.people.roles import ProjectAccess, Worker
+from safeswap.service.http.problems import NotFound, Unprocessable
+from safeswap.service.http.wire import Identifier, Wire, example
+from safeswap.service.people.roles import ProjectAccess, Reader, Worker
 from safeswap.service.routes.argus import RiskyRequest
-from safeswap.service.routes.settings import data_after, project_of
+from safeswap.service.routes.jobs import (
+    NONE_YET,
+    Job,
+    ResultId,
+    find_or_latest,
+    offer_results,
+    payload_of,
+    serve_page,
+    submit,
+)
+from safeswap.service.routes.maskings import AS_SCENARIO, find_masking, masking_request
+from safeswap.service.routes.settings import data_after, project_of, scenario_of
 from safeswap.service.work.questions import QuestionSlot, load_data_version, refuse_long
 from safeswap.service.work.rare import Noise, check_tolerance
+from safeswap.service.work.tasks import Context, Task, masked_data, request_of
 
 if TYPE_CHECKING:
-    from safeswap.measures.risk.views import Bar, RiskView
+    from safeswap.measures.risk.by_record import Bar, RiskView
     from safeswap.model.microdata import Microdata
 
 router = APIRouter(tags=["risk"])
@@ -58,7 +77,7 @@ class RiskViewAnswer(Wire):
 @router.post("/projects/{project_id}/risk-views/{view}")
 def view_risk(access: Worker, view: ViewName, body: RiskyRequest, _: QuestionSlot) -> RiskViewAnswer:
     """Look at the risk from one side, in the file and after the pipeline. Totals are approximate."""
-    from safeswap.measures.risk.views import make_view
+    from safeswap.measures.risk.by_record import make_view
 
     access.require_data()
     asked = as_scenario(body.asked(access))
@@ -167,3 +186,110 @@ def _refuse_long(access: ProjectAccess, view: ViewName, asked: Scenario) -> None
 
 def _capitalised(text: str) -> str:
     return text[:1].upper() + text[1:]
+
+
+plot_router = APIRouter(tags=["confidentiality"])
+
+# Options allowed over HTTP; not those that name server files (archive, population).
+OPTIONS = frozenset({"alpha", "scale", "distance", "policy", "weight", "sampling_fraction", "importance", "k"})
+
+PAGE = "plot.html"
+PAYLOAD = "plot.json"
+
+
+class ConfidentialityRequest(Wire):
+    """Compute the confidentiality plot of a masking."""
+
+    model_config = example(masking="6f1c2d9a", keys=["turnover", "employees"], linkage="auto", options={})
+
+    masking: Identifier
+    keys: tuple[str, ...] = Field(default=(), max_length=50, description="Needed unless a scenario states them.")
+    scenario: Scenario | None = AS_SCENARIO
+    linkage: str = Field(default="auto", pattern="^(auto|distance|fellegi_sunter|frequency)$")
+    options: dict[str, Any] = Field(default_factory=dict, description="As for `confidentiality` in Python.")
+
+
+@plot_router.post("/projects/{project_id}/confidentiality", status_code=202)
+def ask_for_plot(request: Request, response: Response, access: Worker, body: ConfidentialityRequest) -> Job:
+    """Link every record of a masking to the original as an intruder would, and plot the result."""
+    unknown = sorted(set(body.options) - OPTIONS)
+    if unknown:
+        raise Unprocessable(
+            "there is no such option", code="unknown-option", hint="options: " + ", ".join(sorted(OPTIONS))
+        )
+    scenario = body.scenario if body.scenario is not None or body.keys else scenario_of(access)
+    if not body.keys and scenario is None:
+        raise Unprocessable("name the keys, or state a scenario", code="bad-keys", hint='"keys": ["turnover"]')
+    if scenario is not None:
+        scenario.require_persons("a confidentiality plot")
+    row = find_masking(access, body.masking)
+    payload = {
+        "masking": row.id,
+        **masking_request(row),
+        "keys": list(body.keys),
+        "linkage": body.linkage,
+        "options": body.options,
+        **({} if scenario is None else {"scenario": scenario.as_dict()}),
+    }
+    return submit(request, response, access, "confidentiality", payload)
+
+
+offer_results(plot_router, "confidentiality", "confidentiality", "Get one plot: the request and its totals.")
+
+
+@plot_router.get(
+    "/projects/{project_id}/confidentiality/{result_id}/plot", response_model=dict[str, Any], responses=NONE_YET
+)
+def get_plot_payload(access: Reader, result_id: ResultId) -> Response:
+    """Get the plot's data for its script: points, or bins if there are many; `latest` is the newest."""
+    row = find_or_latest(access, result_id, "confidentiality")
+    if row is None:
+        return Response(status_code=204)
+    path = access.service.store.result(access.id, row.id) / PAYLOAD
+    if not path.is_file():
+        raise NotFound("there is no such plot")
+    return payload_of(row, path.read_bytes(), "plot")
+
+
+@plot_router.get("/projects/{project_id}/confidentiality/{result_id}/plot.html", response_class=FileResponse)
+def get_plot_page(access: Reader, result_id: ResultId) -> FileResponse:
+    """Get the plot as a standalone page."""
+    return serve_page(access, result_id, "confidentiality", PAGE)
+
+
+def run_confidentiality(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
+    """Mask, link each record to the release as an intruder would, and store the plot."""
+    from safeswap.charts.confidentiality import default_second, plot_payload, write_plot
+
+    context.progress(0.05, "masking")
+    masked = masked_data(context, payload)
+    context.progress(0.3, "looking for neighbours")
+    options = payload.get("options") or {}
+    plot = workflow.confidentiality(
+        masked,
+        keys=payload["keys"],
+        linkage=payload.get("linkage", "auto"),
+        key=context.key(),
+        scenario=payload.get("scenario"),
+        **options,
+    )
+    # Identifiers are values of records: the API identifies records by position.
+    plot = plot.numbered()
+    context.progress(0.9, "writing the plot")
+    write_plot(plot, context.result_folder / PAGE)
+    other = default_second(plot.policy) if plot.policy.r is not None else None
+    figure = plot_payload(plot, second=other, title=", ".join(plot.keys))
+    (context.result_folder / PAYLOAD).write_text(json.dumps(figure, allow_nan=False), encoding="utf-8")
+    summary = {
+        "records": len(plot),
+        "kind": plot.kind,
+        "unsafe_share": plot.unsafe_share,
+        "correct_link_share": None if plot.kind == "categorical" else plot.correct_link_share,
+        "sentence": plot.sentence,
+    }
+    summary |= {"scenario": plot.settings["scenario"]} if "scenario" in plot.settings else {}
+    spec = request_of(payload, "masking", "keys", "linkage", "options", "scenario")
+    return context.save_result("confidentiality", spec, summary)
+
+
+TASKS = (Task("confidentiality", run_confidentiality),)

@@ -255,7 +255,7 @@ def _spec_of(access: ProjectAccess, body: StudyRequest) -> StudySpec:
 
 
 def _count_candidates(access: ProjectAccess, spec: StudySpec) -> int:
-    from safeswap.studies.prepare import count_candidates
+    from safeswap.studies.run import count_candidates
 
     service = access.service
     access.require_data()

@@ -191,7 +191,7 @@ def _import_libraries() -> None:
 
 def _run(order: dict[str, Any], answers: TextIO, stop: _Stop) -> None:
     from safeswap.errors import SafeswapError
-    from safeswap.service.keeping.erase import sync_folder
+    from safeswap.service.keeping.store import sync_folder
     from safeswap.service.settings import Settings
     from safeswap.service.work.jobs import Claim
     from safeswap.service.work.tasks import Cancelled, Context, find

@@ -69,7 +69,7 @@ def estimate_work(steps: Iterable[Mapping[str, Any]]) -> float:
     >>> estimate_work([{"step": "drop", "attributes": ["Name"]}])
     1.0
     """
-    from safeswap.workflow.recoding import as_recipe
+    from safeswap.workflow.session import as_recipe
 
     return float(sum(_work_of_step(step) for step in as_recipe(list(steps)).steps))
 

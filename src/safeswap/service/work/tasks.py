@@ -23,7 +23,7 @@ from safeswap.model.schema import Schema
 from safeswap.releases.ledger import LedgerFile
 from safeswap.releases.register import FileRegister, Register
 from safeswap.service.keeping.database import now
-from safeswap.service.keeping.register import NewMaskings, insert_new, read_past
+from safeswap.service.keeping.ledger import NewMaskings, insert_new, read_past
 from safeswap.service.keeping.store import Store, result_id
 from safeswap.service.keeping.tables import jobs, results
 from safeswap.service.keeping.vault import Vault, open_vault
@@ -40,7 +40,7 @@ MODULES: Mapping[str, str] = {
     "assess": "safeswap.service.routes.maskings",
     "attack": "safeswap.service.routes.attacks",
     "below": "safeswap.service.routes.maskings",
-    "confidentiality": "safeswap.service.routes.confidentiality",
+    "confidentiality": "safeswap.service.routes.risk_views",
     "control": "safeswap.service.routes.attacks",
     "export": "safeswap.service.routes.exchange",
     "import_project": "safeswap.service.routes.exchange",

@@ -25,9 +25,8 @@ from safeswap.errors import InternalError, SafeswapError
 from safeswap.service.http import logs
 from safeswap.service.keeping import auditlog
 from safeswap.service.keeping.database import Database, open_database
-from safeswap.service.keeping.erase import erase
 from safeswap.service.keeping.migrate import check
-from safeswap.service.keeping.store import Store, delete_idle_projects, result_id
+from safeswap.service.keeping.store import Store, delete_idle_projects, erase, result_id
 from safeswap.service.keeping.tables import projects
 from safeswap.service.keeping.vault import open_vault
 from safeswap.service.settings import Settings, read_settings

@@ -9,9 +9,8 @@ from sqlalchemy import insert, select
 from tests.service.installed import add_project, add_user, database_of, settings_in
 
 from safeswap.errors import InputError, OutputError
-from safeswap.service.keeping.backup import back_up, check_backup, restore
 from safeswap.service.keeping.database import now, open_database
-from safeswap.service.keeping.migrate import check
+from safeswap.service.keeping.migrate import back_up, check, check_backup, restore
 from safeswap.service.keeping.store import Store
 from safeswap.service.keeping.tables import projects, results
 from safeswap.service.keeping.vault import open_vault

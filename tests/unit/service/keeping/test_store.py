@@ -9,7 +9,7 @@ from sqlalchemy import insert, update
 from tests.service.installed import add_project, add_user, database_of, settings_in
 
 from safeswap.errors import OutputError, SpecError
-from safeswap.service.keeping import erase as erasing
+from safeswap.service.keeping import store as erasing
 from safeswap.service.keeping.database import now
 from safeswap.service.keeping.store import Store, result_id
 from safeswap.service.keeping.tables import projects, results

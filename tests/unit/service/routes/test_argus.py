@@ -5,7 +5,7 @@ import json
 from safeswap.methods.recode.recipe import History, Recipe
 from safeswap.service.routes import argus
 from safeswap.service.routes.argus import dump_history, history_of
-from safeswap.workflow.recoding import as_recipe
+from safeswap.workflow.session import as_recipe
 
 
 def recipe(*names: str) -> Recipe:

@@ -18,7 +18,7 @@ from safeswap.arrays.cells import MOST_CELLS
 from safeswap.arrays.compiled import njit
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Codes, Flags, Floats, Int32s, Int64s, Words
-from safeswap.engines.identity import record_identity
+from safeswap.engines.base import record_identity
 from safeswap.errors import InfeasibleError, SpecError
 from safeswap.methods.safe.records.state import Lines, State, Ties, lines_of, link_all
 from safeswap.methods.safe.spec import SafeSpec

@@ -20,9 +20,8 @@ from safeswap.service.people.roles import Officer, ProjectAccess, Reader, Role, 
 from safeswap.service.routes.attacks import control_request
 from safeswap.service.routes.jobs import submit
 from safeswap.service.routes.maskings import find_masking, masking_request
-from safeswap.service.routes.policy import policy_in_force
 from safeswap.service.routes.releases import four_eyes
-from safeswap.service.routes.settings import project_of, scenario_of
+from safeswap.service.routes.settings import policy_in_force, project_of, scenario_of
 
 router = APIRouter(prefix="/projects/{project_id}/releases", tags=["releases"])
 

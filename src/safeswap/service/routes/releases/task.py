@@ -19,9 +19,8 @@ from safeswap.projects.project import Project
 from safeswap.releases.ledger import compare_releases, replay_known
 from safeswap.reports.public import PublicPage
 from safeswap.service.keeping import auditlog, ledger
-from safeswap.service.keeping.erase import erase, sync_folder
-from safeswap.service.keeping.register import export_known
-from safeswap.service.keeping.store import Store
+from safeswap.service.keeping.ledger import export_known
+from safeswap.service.keeping.store import Store, erase, sync_folder
 from safeswap.service.keeping.tables import releases
 from safeswap.service.routes.attacks import load_control
 from safeswap.service.work.jobs import Claim, JobRow
@@ -120,7 +119,7 @@ def _remark_on_tolerance(context: Context, payload: dict[str, Any]) -> list[str]
 
 def _remark_on_recipe(payload: dict[str, Any]) -> list[str]:
     """Remark that the verification refers to the file after the project's recipe."""
-    from safeswap.workflow.recoding import as_recipe
+    from safeswap.workflow.session import as_recipe
 
     steps = as_recipe(payload.get("recipe") or ()).sentences
     if not steps:
