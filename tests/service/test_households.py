@@ -51,6 +51,7 @@ def test_what_is_shown_is_true_and_tells_no_small_count(town: Running, seed: int
         do_jobs(town.service)
         homes = vera.get(f"{API}/{project}/households").json()
         places = vera.get(f"{API}/{project}/geography").json()
+        described = {each["name"]: each for each in vera.get(f"{API}/{project}/description").json()["attributes"]}
         assert vera.get(f"{API}/{project}/geography", params={"level": 1}).json()["code"] == "no-geography"
     members = Counter(row["home"] for row in rows)
     sizes = Counter(members.values())
@@ -76,6 +77,13 @@ def test_what_is_shown_is_true_and_tells_no_small_count(town: Running, seed: int
             assert None in shown.values()
         if region["records"] is None:
             assert set(shown.values()) <= {None}
+    # Nor does the description tell it: of a region that is counted, no single town is missing from the sum.
+    counted = {each["level"]: each["count"] for each in described["town"]["levels"] if each["count"] is not None}
+    assert set(counted) < set(towns)
+    for each in described["region"]["levels"]:
+        inside = {name for name in towns if name[0] == each["level"]}
+        assert each["count"] in (None, regions[each["level"]])
+        assert each["count"] is None or len(inside - set(counted)) != 1
 
 
 def test_few_households_are_not_told_by_size() -> None:

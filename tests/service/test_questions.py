@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
+import httpx
 import pytest
 from tests.service.at_work import do_jobs, masking_of, project_with_data
 from tests.service.serving import Running, running
@@ -113,6 +114,38 @@ def test_while_a_question_takes_long_everything_else_goes_on(strict, project, mo
         assert len(at_once) == 1
         finish.set()
         assert {answer.result()[0] for answer in answers} <= {200, 503}
+
+
+def test_a_question_cancelled_before_its_turn_is_never_computed(strict, project, monkeypatch):
+    begun, finish, computed = threading.Event(), threading.Event(), []
+
+    def slow(data: object, spec: dict[str, object], **given: object) -> object:
+        computed.append(spec["rate"])
+        begun.set()
+        finish.wait(60)
+        return plain(data, spec, **given)
+
+    plain = workflow.plan
+    monkeypatch.setattr(workflow, "plan", slow)
+    with ThreadPoolExecutor(2) as people:
+
+        def ask(rate: float) -> Future[tuple[int, str]]:
+            spec = {"method": "swap", "swap": ["tenure"], "rate": rate}
+            return people.submit(asked, strict, project, "/plan", spec=spec)
+
+        first = ask(0.1)
+        assert begun.wait(60)
+        impatient = strict.client("vera")
+        spec = {"method": "swap", "swap": ["tenure"], "rate": 0.2}
+        with pytest.raises(httpx.ReadTimeout):
+            impatient.post(f"{API}/projects/{project}/plan", json={"spec": spec}, timeout=httpx.Timeout(60, read=0.2))
+        impatient.close()
+        for _ in range(3):  # by then the server has seen that the caller is gone
+            assert strict.client("vera").get(f"{API}/projects/{project}").status_code == 200
+        third = ask(0.3)
+        finish.set()
+        assert [first.result()[0], third.result()[0]] == [200, 200]
+    assert computed == [0.1, 0.3]
 
 
 def test_who_waits_too_long_for_a_turn_is_told_to_come_again():

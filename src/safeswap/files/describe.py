@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from math import prod
@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from safeswap.arrays.hiding import hide_levels
+from safeswap.arrays.hiding import Areas, find_thin, hide_levels, hide_nested
+from safeswap.arrays.types import Flags
 from safeswap.errors import SpecError
 from safeswap.files.columns import distinct_count
 from safeswap.files.infer import MISSING_MARKS
 from safeswap.model.checked import check_types
-from safeswap.model.geography import check_nesting, geography_levels
+from safeswap.model.geography import check_nesting, geography_levels, is_nested
 from safeswap.model.households import find_households, find_varying
 from safeswap.model.microdata import Coded, Microdata
 from safeswap.model.schema import Attribute, Kind, household_attributes, level_texts
@@ -363,7 +364,7 @@ def _summarise(data: Microdata, attribute: Attribute, tolerance: int) -> Attribu
         return AttributeSummary(distinct=distinct_count(column), missing=None if is_hidden else missing, **facts)
     coded = data.coded(attribute.name)
     counts = level_counts(coded)
-    (*rare_levels, rare_missing), (*hidden_levels, hidden_missing) = hide_levels(np.append(counts, missing), tolerance)
+    (*rare_levels, rare_missing), (*hidden_levels, hidden_missing) = hide_levels_of(data, attribute.name, tolerance)
     rare, hidden = np.array(rare_levels, dtype=np.bool_), np.array(hidden_levels, dtype=np.bool_)
     frequent = _list_frequent(coded, np.where(rare, 0, counts), attribute, hidden=hidden)
     return AttributeSummary(
@@ -374,6 +375,55 @@ def _summarise(data: Microdata, attribute: Attribute, tolerance: int) -> Attribu
         levels_below=int(rare.sum()),
         **facts,
     )
+
+
+def hide_levels_of(data: Microdata, name: str, tolerance: int) -> tuple[Flags, Flags]:
+    """Return the levels that must not be named, and those that must not be counted; missing is the last.
+
+    Counts of areas add up to those of the coarser areas they lie in, so both are hidden together.
+    """
+    return _hide(data, name, tolerance, _find_outer_areas(data))
+
+
+def _hide(data: Microdata, name: str, tolerance: int, outer: Mapping[str, str | None]) -> tuple[Flags, Flags]:
+    thin, around = _find_thin(data, name, tolerance, outer), outer.get(name)
+    if around is None:
+        counts = np.append(level_counts(data.coded(name)), data.table.column(name).null_count)
+        return hide_levels(counts, tolerance, also=thin)
+    areas = _count_areas(data, name, around, thin)
+    return hide_nested(areas, _hide(data, around, tolerance, outer), tolerance)
+
+
+def _find_thin(data: Microdata, name: str, tolerance: int, outer: Mapping[str, str | None]) -> Flags:
+    """Return the areas, missing last, in which the counts of finer areas cannot be hidden among each other."""
+    found = np.zeros(len(data.coded(name).levels) + 1, dtype=np.bool_)
+    for fine in [each for each, around in outer.items() if around == name]:
+        areas = _count_areas(data, fine, name, _find_thin(data, fine, tolerance, outer))
+        found |= find_thin(areas, tolerance)
+    return found
+
+
+def _count_areas(data: Microdata, name: str, around: str, thin: Flags) -> Areas:
+    areas, places = data.coded(name), data.coded(around)
+    nowhere = len(areas.levels)
+    outer = np.zeros(nowhere + 1, dtype=np.int64)
+    outer[areas.codes] = places.codes
+    return Areas(
+        counts=np.bincount(areas.codes, minlength=nowhere + 1),
+        outer=outer[:-1],
+        unplaced=np.bincount(places.codes[areas.codes == nowhere], minlength=len(places.levels) + 1),
+        thin=thin,
+    )
+
+
+def _find_outer_areas(data: Microdata) -> dict[str, str | None]:
+    """Return for each geography the one with the smallest areas in which its own lie, whether stated or not."""
+    names = geography_levels(data.schema)
+    names = tuple(sorted(names, key=lambda each: len(data.coded(each).levels)))
+    return {
+        fine: next((coarse for coarse in reversed(names[:place]) if is_nested(data, coarse, fine)), None)
+        for place, fine in enumerate(names)
+    }
 
 
 def level_counts(coded: Coded) -> npt.NDArray[np.int64]:

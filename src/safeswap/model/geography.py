@@ -28,13 +28,21 @@ def geography_levels(schema: Schema) -> tuple[str, ...]:
 
 def check_nesting(data: Microdata, levels: tuple[str, ...]) -> None:
     """Refuse levels, given from coarse to fine, if an area lies in two areas of the level above."""
+    for coarse, fine in pairwise(levels):
+        if areas := _count_straddling(data, coarse, fine):
+            raise not_nested_error(coarse, fine, areas)
+
+
+def is_nested(data: Microdata, coarse: str, fine: str) -> bool:
+    """Return True if every area of ``fine`` lies in one area of ``coarse``."""
+    return not _count_straddling(data, coarse, fine)
+
+
+def _count_straddling(data: Microdata, coarse: str, fine: str) -> int:
     from safeswap.arrays.geography import count_straddling
 
-    for coarse, fine in pairwise(levels):
-        inner, outer = data.coded(fine), data.coded(coarse)
-        areas = count_straddling(inner.codes, outer.codes, len(inner.levels))
-        if areas:
-            raise not_nested_error(coarse, fine, areas)
+    inner, outer = data.coded(fine), data.coded(coarse)
+    return count_straddling(inner.codes, outer.codes, len(inner.levels))
 
 
 def not_nested_error(coarse: str, fine: str, areas: int) -> SpecError:

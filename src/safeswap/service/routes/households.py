@@ -135,26 +135,31 @@ def merge_sizes(counts: Counts, tolerance: int) -> tuple[SizeClass, ...]:
 def nest_areas(data: Microdata, coarse: str, fine: str, tolerance: int) -> tuple[tuple[OuterArea, ...], int]:
     """Return the areas of one level with those of the next in them, and the number of those too rare to be named.
 
-    Nothing is counted that the description hides, nothing that a sum over the areas of a level would reveal, and no
-    area inside one whose own count is hidden.
+    Nothing is counted that the description hides, nothing that a sum over the areas of a level would reveal (there may
+    be several geographies), and no area inside one whose own count is hidden.
     """
     outer, inner = data.coded(coarse), data.coded(fine)
     if straddling := count_straddling(inner.codes, outer.codes, len(inner.levels)):
         raise not_nested_error(coarse, fine, straddling)
     table = np.zeros((len(outer.levels) + 1, len(inner.levels) + 1), dtype=np.int64)
     np.add.at(table, (outer.codes, inner.codes), 1)
-    names, hidden = shown_texts(data, coarse, tolerance), hidden_texts(data, coarse, tolerance)
+    (names, hidden), inside = _shown(data, coarse, tolerance), _shown(data, fine, tolerance)
     found = tuple(
-        _outer_area(data, fine, tolerance, (name, None if name in hidden else int(table[i].sum()), table[i]))
+        _outer_area((name, None if name in hidden else int(table[i].sum())), table[i], inside, tolerance)
         for i, name in enumerate(names)
         if name not in (RARE, MISSING)
     )
     return found, sum(name == RARE for name in names)
 
 
-def _outer_area(data: Microdata, fine: str, tolerance: int, area: tuple[str, int | None, Counts]) -> OuterArea:
-    name, records, counts = area
-    names, hidden = shown_texts(data, fine, tolerance), hidden_texts(data, fine, tolerance)
+def _shown(data: Microdata, name: str, tolerance: int) -> tuple[list[str], frozenset[str]]:
+    return shown_texts(data, name, tolerance), hidden_texts(data, name, tolerance)
+
+
+def _outer_area(
+    area: tuple[str, int | None], counts: Counts, shown: tuple[list[str], frozenset[str]], tolerance: int
+) -> OuterArea:
+    (name, records), (names, hidden) = area, shown
     rare_here, hidden_here = hide_levels(counts, tolerance)  # the last count is that of missing codes
     inside = [i for i in np.flatnonzero(counts[:-1]) if names[i] != RARE and not rare_here[i]]
     areas = tuple(

@@ -1,7 +1,8 @@
 """Admission control for interactive queries, which run in the server: a few at a time, and none that takes minutes.
 
-Their cost is estimated in advance, from records × tables to count: a running thread cannot be stopped. Waiting for a
-slot holds no thread, so other requests are not delayed.
+Their cost is estimated in advance, from records × tables to count: a running thread cannot be stopped, so that a
+question cancelled by its caller keeps its slot until it is answered; one cancelled before its turn is never computed.
+Waiting for a slot holds no thread, so other requests are not delayed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from safeswap.methods.suppress.method import SuppressSpec
 from safeswap.model.combination import as_combinations
 from safeswap.model.microdata import Microdata
 from safeswap.model.spec import MaskSpec
-from safeswap.service.http.problems import Conflict
+from safeswap.service.http.problems import Conflict, Unavailable
 from safeswap.service.people.roles import ProjectAccess
 from safeswap.service.settings import Limits
 from safeswap.service.state import service_of
@@ -28,6 +29,8 @@ _BYTES_PER_VALUE = 8  # a four-byte code, and about the same again for work spac
 async def _hold_slot(request: Request) -> AsyncIterator[None]:
     # The permission dependency comes first and has identified the caller.
     async with service_of(request).question_slots.hold(request.scope.get("user_id", "")):
+        if await request.is_disconnected():
+            raise Unavailable("the question was cancelled", code="cancelled")  # nobody is there to read it
         yield
 
 

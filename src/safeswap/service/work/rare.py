@@ -14,8 +14,9 @@ import numpy.typing as npt
 from pydantic import Field
 
 from safeswap.arrays import keyed
-from safeswap.arrays.hiding import hide_cells, hide_levels, perturb
+from safeswap.arrays.hiding import hide_cells, perturb
 from safeswap.arrays.types import Counts, Flags, Rows
+from safeswap.files.describe import hide_levels_of
 from safeswap.files.infer import order_of_levels
 from safeswap.measures.risk.risky import Risky
 from safeswap.measures.table_check import TableCheck
@@ -70,7 +71,7 @@ def _hide(data: Microdata, name: str, tolerance: int) -> tuple[Flags, Flags]:
     """Return the rare and the hidden levels as in the description, missing last."""
     coded = data.coded(name)
     counts = np.bincount(coded.codes, minlength=len(coded.levels) + 1)
-    rare, hidden = hide_levels(counts, tolerance)
+    rare, hidden = hide_levels_of(data, name, tolerance)
     return rare | (counts == 0), hidden
 
 

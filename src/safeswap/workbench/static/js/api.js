@@ -25,6 +25,11 @@ export class Refused extends Error {
       this.hint = "";
     }
   }
+
+  // What is wrong and what to do, as sentences.
+  get text() {
+    return [this.message, this.hint].filter(Boolean).map((each) => each[0].toUpperCase() + each.slice(1) + (/[.!?]$/.test(each) ? "" : ".")).join(" ");
+  }
 }
 
 // Whatever takes more than 0.3 s shows that it runs.
@@ -39,22 +44,23 @@ async function shown(work) {
 
 export const call = (method, path, options = {}) => shown(() => send(method, path, options));
 
-async function send(method, path, { body, etag, stream, once = false }) {
+async function send(method, path, { body, etag, stream, once = false, signal }) {
   const headers = { Accept: "application/json" };
   if (method !== "GET") headers["X-CSRF-Token"] = csrf;
   if (etag) headers["If-Match"] = etag;
   if (once) headers["Idempotency-Key"] = crypto.randomUUID();
   if (body !== undefined) headers["Content-Type"] = "application/json";
-  let answer;
+  let answer, value;
   try {
     answer = await fetch(BASE + path, {
-      method, headers, credentials: "same-origin", body: stream ?? (body === undefined ? undefined : JSON.stringify(body)),
+      method, headers, credentials: "same-origin", signal, body: stream ?? (body === undefined ? undefined : JSON.stringify(body)),
     });
+    const type = answer.headers.get("content-type") || "";
+    value = answer.status === 204 ? null : type.includes("json") ? await answer.json() : await answer.text();
   } catch {
+    if (signal?.aborted) throw new Refused({ detail: "Cancelled.", hint: "Nothing was changed.", code: CANCELLED }, 0);
     throw new Refused({ detail: "The service does not answer.", hint: "It may be restarting: try again in a moment.", code: "no-answer" }, 0);
   }
-  const type = answer.headers.get("content-type") || "";
-  const value = answer.status === 204 ? null : type.includes("json") ? await answer.json() : await answer.text();
   if (answer.status === 401 && document.documentElement.dataset.screen !== "log-in") {
     location.assign("/log-in?next=" + encodeURIComponent(location.pathname));
     return new Promise(() => {});
@@ -63,7 +69,33 @@ async function send(method, path, { body, etag, stream, once = false }) {
   return { value, etag: answer.headers.get("etag"), at: answer.headers.get("content-location"), status: answer.status };
 }
 
-export const get = async (path) => (await call("GET", path)).value;
+// A question changes nothing. One that takes more than 2 s can be cancelled, wherever on the page it was asked.
+const LONG = 2000, CANCELLED = "cancelled", questions = new Set();
+export const isCancelled = (error) => error instanceof Refused && error.code === CANCELLED;
+
+async function question(method, path, options) {
+  const control = new AbortController(), long = setTimeout(offerCancel, LONG);
+  questions.add(control);
+  try { return (await call(method, path, { ...options, signal: control.signal })).value; } finally {
+    clearTimeout(long);
+    questions.delete(control);
+    if (!questions.size) byId("asking")?.remove();
+  }
+}
+
+function offerCancel() {
+  if (byId("asking")) return;
+  let before = null;
+  const cancel = el("button", { type: "button", on: { focus: (event) => { before = event.relatedTarget; }, click: () => {
+    for (const each of questions) each.abort();
+    before?.focus();
+  } } }, "Cancel");
+  // Behind a dialog nothing can be clicked.
+  (document.querySelector("dialog[open]") ?? document.body).append(el("div", { id: "asking", class: "card" }, el("span", { role: "status" }, "Still working…"), cancel));
+}
+
+export const get = (path) => question("GET", path, {});
+export const ask = (path, body) => question("POST", path, { body });
 export const post = async (path, body, options = {}) => (await call("POST", path, { body: body ?? {}, ...options })).value;
 
 // Fetch all pages of a list.

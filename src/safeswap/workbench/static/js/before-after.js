@@ -1,6 +1,6 @@
 // A table of the original and the masked data, side by side. Small counts stay hidden.
 
-import { get, Refused } from "./api.js";
+import { get, isCancelled, Refused, showProblem } from "./api.js";
 import { dumbbells } from "./dumbbell.js";
 import { count, el, fill, name, several } from "./dom.js";
 
@@ -34,7 +34,8 @@ export function beforeAfter(description, path, preferred = []) {
       last = found;
       draw();
     } catch (error) {
-      if (own === asked) fill(table, el("p", { class: "warning" }, name(error instanceof Refused ? `${error.message} ${error.hint}` : "This table cannot be shown.")));
+      if (own !== asked) return;
+      if (isCancelled(error) && last) { [rows.value, columns.value] = [last.attributes[0], last.attributes[1] ?? ""]; draw(); showProblem(error); } else fill(table, el("p", { class: "warning" }, name(error instanceof Refused ? error.text : "This table cannot be shown.")));
     }
   };
   rows.addEventListener("change", load);

@@ -1,6 +1,6 @@
 // Who lives together and where, and what swapping whole households would do.
 
-import { get, guarded, post, Refused } from "./api.js";
+import { ask, get, guarded, Refused } from "./api.js";
 import { bars } from "./bars.js";
 import { categorical } from "./before-after.js";
 import { byId, count, el, fill, name, several, share } from "./dom.js";
@@ -73,7 +73,7 @@ async function plan(refresh) {
   state.spec = { method: "household_swap", risk_variables: ticked("risk-variables"), k: Number(form.k.value), rate: Number(form.rate.value) / 100, ...(similar.length ? { similar: [similar] } : {}) };
   byId("plan").setAttribute("aria-busy", "true");
   try {
-    const found = await post(at("/plan"), { spec: state.spec }), risky = found.details.at_risk ?? {};
+    const found = await ask(at("/plan"), { spec: state.spec }), risky = found.details.at_risk ?? {};
     if (own !== state.asked) return;
     byId("plan").className = found.is_feasible ? "good" : "warning";
     fill(byId("plan"), name(found.sentence), ".");
@@ -85,7 +85,7 @@ async function plan(refresh) {
     if (!(error instanceof Refused)) throw error;
     if (own !== state.asked) return;
     byId("plan").className = "warning";
-    fill(byId("plan"), name(error.message), error.hint ? [" ", name(error.hint)] : null);
+    fill(byId("plan"), name(error.text));
     fill(byId("levels"));
     byId("mask").disabled = true;
   } finally { byId("plan").removeAttribute("aria-busy"); }
@@ -105,6 +105,6 @@ async function drawPlaces(level) {
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
     byId("places").hidden = false;
-    fill(byId("tiles"), el("p", { class: "warning" }, name(error.message), " ", name(error.hint)));
+    fill(byId("tiles"), el("p", { class: "warning" }, name(error.text)));
   }
 }

@@ -22,7 +22,7 @@ export async function follow(job, box, title) {
     if (job.state === "running" && Date.now() - said > 5000) { say(`${title}: ${Math.round(100 * job.progress)}%`); said = Date.now(); }
     await new Promise((resolve) => { setTimeout(resolve, pause); });
     pause = Math.min(1.3 * pause, 1500);
-    try { job = await get(`/jobs/${job.id}`); away = false; } catch (error) {
+    try { job = (await call("GET", `/jobs/${job.id}`)).value; away = false; } catch (error) {
       if (error.status !== 0 && error.status !== 503) throw error;
       away = true;
       line.textContent = "The service does not answer; retrying.";

@@ -1,7 +1,7 @@
 // Step 4: many candidates on a map of risk and distortion, and the choice of one.
 
 import { acceptance } from "./accepted.js";
-import { all, get, guarded, post, showProblem } from "./api.js";
+import { all, ask, get, guarded, isCancelled, post, showProblem } from "./api.js";
 import { beforeAfter } from "./before-after.js";
 import { cacheCompiled, drawable, painted, payloadOf } from "./chart.js";
 import { compare, compareAny } from "./compare.js";
@@ -163,22 +163,31 @@ function choosing(first, objective) {
   if (rule !== "linear") byId(rule).value = place(rule === "cap_risk" ? risk : distortion, stated);
   document.querySelector(`[name="rule"][value="${rule}"]`).checked = true;
 
-  let waiting = 0, asked = 0;
+  let waiting = 0, asked = 0, answered = null;
+  const setting = () => [document.querySelector('[name="rule"]:checked').value, ...Object.keys(values).map((each) => byId(each).value)];
+  const restore = ([rule, ...sliders]) => {
+    document.querySelector(`[name="rule"][value="${rule}"]`).checked = true;
+    Object.keys(values).forEach((each, i) => { byId(each).value = sliders[i]; });
+    now();
+  };
   const now = () => {
     const chosen = document.querySelector('[name="rule"]:checked').value;
     for (const each of Object.keys(values)) byId(`${each}-now`).textContent = figure(values[each](Number(byId(each).value)));
     const value = Number(values[chosen](Number(byId(chosen).value)).toPrecision(6));
     return chosen === "linear" ? `linear:a=${value}` : `${chosen}:${value}`;
   };
-  const ask = async () => {
+  const choose = async () => {
     const own = ++asked, names = measureNames(), [up, across] = state.view.axes(), wanted = now();
     try {
-      const choice = await post(at(`/studies/${state.study.id}/choice`), { objective: wanted, risk: names[up], distortion: names[across] });
-      if (own === asked) await chosen(choice, wanted);
+      const choice = await ask(at(`/studies/${state.study.id}/choice`), { objective: wanted, risk: names[up], distortion: names[across] });
+      if (own !== asked) return;
+      await chosen(choice, wanted);
+      answered = setting();
     } catch (error) {
       if (own !== asked) return;
+      if (isCancelled(error) && answered) { restore(answered); showProblem(error); return; }
       state.choice = null;
-      fill(byId("choice"), name(error.message), error.hint ? [" ", name(error.hint)] : null);
+      fill(byId("choice"), name(error.text ?? error.message));
       byId("mask").disabled = byId("look").disabled = true;
     }
   };
@@ -187,15 +196,15 @@ function choosing(first, objective) {
       document.querySelector(`[name="rule"][value="${each}"]`).checked = true;
       now();
       clearTimeout(waiting);
-      waiting = setTimeout(ask, 60);
+      waiting = setTimeout(choose, 60);
     });
   }
-  for (const radio of document.querySelectorAll('[name="rule"]')) radio.addEventListener("change", ask);
-  for (const part of ["risk", "distortion"]) byId("chart").querySelector(`[data-part="${part}"]`).addEventListener("change", ask);
+  for (const radio of document.querySelectorAll('[name="rule"]')) radio.addEventListener("change", choose);
+  for (const part of ["risk", "distortion"]) byId("chart").querySelector(`[data-part="${part}"]`).addEventListener("change", choose);
   byId("look").addEventListener("click", () => state.view.look(state.choice.specification));
   byId("mask").addEventListener("click", guarded(() => maskWith(state.choice.spec, state.choice.replicate, byId("masked"))));
   now();
-  if (first) { state.choice = { ...first, specification: first.candidate % state.payload.all_specifications }; state.objective = objective; fill(byId("choice"), name(first.sentence)); } else ask();
+  if (first) { state.choice = { ...first, specification: first.candidate % state.payload.all_specifications }; state.objective = objective; fill(byId("choice"), name(first.sentence)); answered = setting(); } else choose();
 }
 
 async function chosen(choice, objective) {

@@ -1,7 +1,7 @@
 // Step 3: the pipeline and the form of its next step. A swap has roles with live feasibility, a recode the levels of an
 // attribute, any other step a form from its schema.
 
-import { all, get, guarded, post, Refused } from "./api.js";
+import { all, ask, get, guarded, Refused } from "./api.js";
 import { byId, el, figure, fill, name, when } from "./dom.js";
 import { schemaForm } from "./forms.js";
 import { underWay } from "./jobs.js";
@@ -119,7 +119,7 @@ function choose(first = {}, isStated = false) {
   }
   state.scenario = "";
   if (kind) askRecode(kind, context, first.steps?.[0] ?? {});
-  else if (!isSwap) ask(method, context, first);
+  else if (!isSwap) drawForm(method, context, first);
   changed();
 }
 
@@ -144,7 +144,7 @@ function proposal() {
 }
 
 // A method that takes a scenario asks for no keys while the scenario states them.
-function ask(method, context, first) {
+function drawForm(method, context, first) {
   const stated = first.scenario || (!first.keys && !first.combinations ? inUse()?.name : "");
   const draw = (scenario) => {
     state.scenario = scenario;
@@ -238,12 +238,12 @@ async function plan() {
   if (missing.length) { show(line, lacks(missing), !form.isFaulty(), []); return; }
   if (isSwap && !wanted.swap) { show(line, "Give at least one attribute the role Swap.", true, []); return; }
   try {
-    const found = await post(at("/plan"), { spec: wanted, ...(steps().length ? { after_steps: state.editing ?? steps().length } : {}) });
+    const found = await ask(at("/plan"), { spec: wanted, ...(steps().length ? { after_steps: state.editing ?? steps().length } : {}) });
     if (own !== asked) return;
     show(line, found.sentence + ".", found.is_feasible, found.relaxations);
   } catch (error) {
     if (own !== asked) return;
-    show(line, error instanceof Refused ? `${error.message}${error.hint ? ` – ${error.hint}` : ""}` : "Planning failed.", false, []);
+    show(line, error instanceof Refused ? error.text : "Planning failed.", false, []);
   }
 }
 

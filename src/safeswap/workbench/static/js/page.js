@@ -1,6 +1,6 @@
 // Shared by all pages: user, project, colour theme and the Python script.
 
-import { get, guarded, logOut, post, session, showProblem } from "./api.js";
+import { ask, get, guarded, isCancelled, logOut, session, showProblem } from "./api.js";
 import { byId, say } from "./dom.js";
 import { drawStrip, loadSettings } from "./scenario.js";
 
@@ -28,6 +28,7 @@ export async function begin(show, first = () => null) {
     await show({ who, project, answers, may: (permission) => who.permissions.includes(permission) });
     document.documentElement.dataset.ready = "true";
   } catch (error) {
+    if (isCancelled(error)) error.hint = "Reload the page to see it.";
     showProblem(error);
     document.documentElement.dataset.ready = "error";
   }
@@ -66,7 +67,7 @@ export function python(asked) {
   const box = byId("python");
   const refresh = guarded(async () => {
     if (!box.open) return;
-    byId("python-text").textContent = (await post(at("/script"), asked())).script;
+    byId("python-text").textContent = (await ask(at("/script"), asked())).script;
   });
   box.addEventListener("toggle", refresh);
   byId("python-copy").addEventListener("click", guarded(async () => {

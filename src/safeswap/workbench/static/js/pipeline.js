@@ -1,12 +1,12 @@
 // The pipeline: all steps in one list, moved, edited, switched off and undone, each with what it does.
 
-import { call, get, guarded, post } from "./api.js";
+import { ask, call, guarded, isCancelled, post } from "./api.js";
 import { byId, count, el, fill, name, say, share } from "./dom.js";
 import { followMasking, specText } from "./masking.js";
 import { at, resultAt } from "./page.js";
 import { change, state as kept } from "./scenario.js";
 
-const state = { mayWork: false, table: null, busy: false, measures: () => [], onEdit: null, onTable: () => {}, editing: null, asked: 0 };
+const state = { mayWork: false, table: null, busy: false, cancelled: false, measures: () => [], onEdit: null, onTable: () => {}, editing: null, asked: 0 };
 
 export const steps = () => kept.settings.steps;
 export const activeSteps = () => steps().filter((step) => !step.off).map(({ off: _, ...step }) => step);
@@ -17,6 +17,7 @@ export function beginPipeline({ mayWork, recipe, measures, onEdit, onTable }) {
   byId("undo-step").addEventListener("click", through("undo"));
   byId("redo-step").addEventListener("click", through("redo"));
   for (const id of ["undo-step", "redo-step", "run-pipeline", "read-toml-label"]) byId(id).hidden = !mayWork;
+  byId("count-steps").addEventListener("click", guarded(() => show()));
   byId("save-toml").href = resultAt("/project.toml");
   byId("run-pipeline").addEventListener("click", guarded(mask));
   byId("read-toml").addEventListener("change", guarded(async () => {
@@ -67,11 +68,15 @@ const through = (way) => guarded(async () => {
 
 async function show(focus = "") {
   state.busy = true;
+  state.cancelled = false;
   draw(focus);
   const own = ++state.asked;
   try {
-    const table = await post(at("/step-table"), {});
+    const table = await ask(at("/step-table"), {});
     if (own === state.asked) state.table = table;
+  } catch (error) {
+    if (!isCancelled(error)) throw error;
+    if (own === state.asked) Object.assign(state, { table: null, cancelled: true });  // figures of other steps would mislead
   } finally {
     if (own === state.asked) { state.busy = false; draw(focus); state.onTable(state.table); }
   }
@@ -88,7 +93,8 @@ function draw(focus = "") {
   byId("undo-step").disabled = !kept.settings.can_undo;
   byId("redo-step").disabled = !kept.settings.can_redo;
   byId("run-pipeline").disabled = !activeSteps().length || Boolean(misfit && !state.busy);
-  byId("pipeline-note").textContent = list.length ? "Carried out in this order, from the original file. Drag a step to move it, or use the arrows." : "No steps yet. Add one below; nothing is masked until you say so.";
+  byId("count-steps").hidden = !state.cancelled;
+  byId("pipeline-note").textContent = state.cancelled ? "Cancelled: the steps are kept, what they do was not counted." : list.length ? "Carried out in this order, from the original file. Drag a step to move it, or use the arrows." : "No steps yet. Add one below; nothing is masked until you say so.";
   const active = activeSteps();
   fill(byId("pipeline-steps"), list.map((step, i) => {
     const fails = misfit && !step.off && active[misfit.position - 1]?.name === step.name;
@@ -140,7 +146,7 @@ function drops(i) {
 
 // Risk under each scenario, values blanked by key, utility.
 function effect(row, fails) {
-  if (!row) return el("span", { class: "note" }, state.busy ? "…" : fails ? "Does not fit" : "Waits for the step before");
+  if (!row) return el("span", { class: "note" }, state.busy ? "…" : state.cancelled ? "Not counted" : fails ? "Does not fit" : "Waits for the step before");
   const blanked = Object.entries(row.blanked), total = blanked.reduce((sum, [, number]) => sum + number, 0);
   return [...row.figures.map((each) => el("span", { class: each.after > each.before ? "raised block" : "block", title: each.note || null, data: { scenario: each.scenario } },
     name(each.scenario), `: unsafe ${count(each.before)} → ${count(each.after)}`, each.after > each.before ? " (raises the risk again)" : "", each.after === null ? el("span", { class: "note block" }, name(each.note)) : null)),

@@ -1,7 +1,7 @@
 // Step 2: the risk from several sides, in the file and after the pipeline. Each side has a sentence, a small chart and an
 // action that leads to the pipeline with a step filled in.
 
-import { get, guarded, post, Refused } from "./api.js";
+import { ask, get, guarded, isCancelled, post, Refused, showProblem } from "./api.js";
 import { pairs } from "./bars.js";
 import { byId, count, el, fill, name, say, several, share } from "./dom.js";
 import { follow } from "./jobs.js";
@@ -95,7 +95,7 @@ const keepScenario = guarded(async () => {
 
 // --- The sides.
 
-let asked = 0;
+let asked = 0, answered = null;
 const look = guarded(async () => {
   refreshPython?.();
   const own = ++asked, { view } = state;
@@ -107,15 +107,33 @@ const look = guarded(async () => {
   if (view === "attacks") { await showAttacks(own); return; }
   byId("panel").setAttribute("aria-busy", "true");
   try {
-    const found = await post(at(view === "combinations" ? "/risky" : `/risk-views/${view}`), question());
-    if (own === asked) (view === "combinations" ? showCombinations : showView)(found);
+    const found = await ask(at(view === "combinations" ? "/risky" : `/risk-views/${view}`), question());
+    if (own !== asked) return;
+    const draw = () => (view === "combinations" ? showCombinations : showView)(found);
+    draw();
+    answered = { view, draw, keys: keys(), ...fields() };
   } catch (error) {
+    if (isCancelled(error)) { if (own === asked) goBack(error); return; }
     const misfit = error.fields?.position ? [el("a", { class: "button main", href: `/projects/${projectId}/method` }, "Mend the pipeline")] : [];
-    if (own === asked) show("warning", error instanceof Refused ? `${capital(error.message)}. ${capital(error.hint)}` : "The risk could not be counted.", null, misfit);
+    if (own === asked) show("warning", error instanceof Refused ? error.text : "The risk could not be counted.", null, misfit);
   } finally {
     if (own === asked) byId("panel").setAttribute("aria-busy", "false");
   }
 });
+
+const FIELDS = ["up-to", "tolerance", "missing"];
+const fields = () => Object.fromEntries(FIELDS.map((id) => [id, byId(id).value]));
+
+// After a cancelled question: the keys and the side whose figures are shown.
+function goBack(error) {
+  if (!answered) { show("warning", "Cancelled: nothing was counted.", null, [el("button", { type: "button", class: "main", on: { click: look } }, "Count again")]); return; }
+  drawKeys(answered.keys);
+  for (const id of FIELDS) byId(id).value = answered[id];
+  byId("keep-scenario").hidden = !state.mayWork || isKept();
+  mark(answered.view);
+  answered.draw();
+  showProblem(error);
+}
 
 function show(kind, text, chart = null, actions = []) {
   byId("sentence").className = kind;
@@ -194,7 +212,7 @@ async function showAttacks(own) {
 
 const tabs = () => [...document.querySelectorAll("[role=tab]")];
 
-async function select(view) {
+function mark(view) {
   state.view = view;
   for (const tab of tabs()) {
     const isChosen = tab.dataset.view === view;
@@ -206,6 +224,10 @@ async function select(view) {
   byId("meaning").textContent = MEANING[view];
   byId("for-combinations").hidden = view !== "combinations";
   fill(byId("job"));
+}
+
+async function select(view) {
+  mark(view);
   show("good", "…");
   await look();
 }
@@ -229,7 +251,7 @@ function connect() {
       select(target.dataset.view);
     });
   }
-  byId("ask-advice").addEventListener("click", guarded(async () => showAdvice(await post(at("/advice"), { ...question(), most: 8 }))));
+  byId("ask-advice").addEventListener("click", guarded(async () => showAdvice(await ask(at("/advice"), { ...question(), most: 8 }))));
 }
 
 function showAdvice(found) {

@@ -81,7 +81,7 @@ async function open(scenario) {
       await change({ scenarios, scenario: made.name, ...(scenario && scenario.name !== made.name ? { renamed: { [scenario.name]: made.name } } : {}) });
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
-      problem.textContent = `${error.message} ${error.hint}`;
+      problem.textContent = error.text;
       problem.hidden = false;
       return;
     }
@@ -89,7 +89,7 @@ async function open(scenario) {
   });
   const remove = guarded(async () => {
     try { await change({ scenarios: state.settings.scenarios.filter((each) => each !== scenario) }); } catch (error) {
-      problem.textContent = `${error.message} ${error.hint}`;
+      problem.textContent = error.text;
       problem.hidden = false;
       return;
     }
@@ -130,7 +130,7 @@ export function keyPicker(attributes, chosen) {
     told.textContent = "…";
     try { await act(...given); } catch (error) {
       if (!(error instanceof Refused)) throw error;
-      told.textContent = `${error.message} ${error.hint}`;
+      told.textContent = error.text;
     }
   };
   const rank = within(async () => {
