@@ -18,14 +18,13 @@ import safeswap as ss
 from safeswap import registry
 from safeswap.engines.duckdb.checks import ChangedTable
 from safeswap.engines.duckdb.store import Store
-from safeswap.errors import EngineError, InputError
+from safeswap.errors import InputError
 from safeswap.files.parquet import open_parquet
 from safeswap.methods.household_swap.spec import HouseholdSwapSpec
 from safeswap.model.audit import Audit, undo
 from safeswap.model.evidence import Evidence
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
-from safeswap.on_disk.audit_record import read_audit
 
 KEY = ss.Key(bytes(range(32)))
 SWAP = registry.method("household_swap")
@@ -79,21 +78,44 @@ def test_partitions_and_the_order_of_records_change_nothing(engine: str, tmp_pat
     assert records_of(open_parquet(tmp_path / "masked").table(data.attributes)) == records_of(expected.data.table)
 
 
-def test_partners_of_other_sizes_are_swapped_in_files_in_memory_and_refused_elsewhere(tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", ["memory", "duckdb"])
+@pytest.mark.parametrize("tried", [example(), (awkward(), AWKWARD)], ids=["plain", "awkward"])
+def test_partners_of_other_sizes_are_swapped_in_files_as_in_memory(
+    engine: str, tried: tuple[Microdata, HouseholdSwapSpec], tmp_path: Path
+) -> None:
+    data, uneven = tried[0], tried[1].replace(match_size=False)
+    (moved,) = ss.mask(data, uneven, key=KEY).audit.exchanges
+    takers, givers = moved.pairs.T.tolist()
+    assert moved.mutual
+    assert len(set(takers)) == len(takers) > len(set(givers))
+    check_on_file(SWAP, engine, (data, uneven), tmp_path)
+
+
+def by_hand(data: Microdata, after: Microdata) -> dict[str, set[tuple[Any, ...]]]:
+    """The places that the members of each household have, before and after together."""
+    found: dict[str, set[tuple[Any, ...]]] = {}
+    names = ["level0", "level1", "level2"]
+    rows = zip(
+        data.table["hh"].to_pylist(), *(f.table[n].to_pylist() for f in (data, after) for n in names), strict=True
+    )
+    for home, *places in rows:
+        found.setdefault(home, set()).add(tuple(places))
+    return found
+
+
+def test_whole_households_of_other_sizes_take_each_others_place() -> None:
     data, spec = example()
-    uneven = spec.replace(match_size=False)
-    pq.write_table(data.table, tmp_path / "data.parquet")
-    known: dict[str, Any] = {"schema": data.schema, "name": data.schema.name, "audit": tmp_path / "audit", "key": KEY}
-    with pytest.raises(EngineError) as caught:
-        ss.workflow.mask_file(tmp_path / "data.parquet", tmp_path / "m.parquet", uneven, engine="duckdb", **known)
-    assert (caught.value.code, caught.value.fields["engines"]) == ("not-supported", ["memory"])
-    assert [path.name for path in tmp_path.iterdir()] == ["data.parquet"]
-    done = ss.workflow.mask_file(tmp_path / "data.parquet", tmp_path / "m.parquet", uneven, **known)
-    expected = ss.mask(ss.read(tmp_path / "data.parquet", schema=data.schema, name=data.schema.name), uneven, key=KEY)
-    written = Microdata(pq.read_table(tmp_path / "m.parquet").cast(data.table.schema), data.schema)
-    assert rows_of(written.table) == rows_of(expected.data.table)
-    assert expected.audit.replacements
-    assert rows_of(undo(written, read_audit(done.audit)).table) == rows_of(data.table)
+    done = ss.mask(data, spec.replace(match_size=False), key=KEY)
+    homes, places = data.table["hh"].to_pylist(), by_hand(data, done.data)
+    assert all(len(each) == 1 for each in places.values())
+    sizes, uneven = Counter(homes), 0
+    for taker, giver in done.audit.exchanges[0].pairs.tolist():
+        ((*was, a, b, c),), ((*gave, _, _, _),) = places[homes[taker]], places[homes[giver]]
+        assert [a, b, c] == gave
+        assert was != gave
+        uneven += sizes[homes[taker]] != sizes[homes[giver]]
+    assert uneven
+    assert rows_of(undo(done.data, done.audit).table) == rows_of(data.table)
 
 
 def test_bad_files_are_refused_alike_with_positions(tmp_path: Path) -> None:

@@ -69,6 +69,14 @@ def test_a_file_is_masked_as_in_memory_or_refused_as_declared(method: Method, se
     check_on_file(method, "spark", CASES[method.name].example(), tmp_path, spark=session)
 
 
+def test_households_of_other_sizes_change_places_as_in_memory(session: Any, tmp_path: Path) -> None:
+    data, spec = CASES["household_swap"].example()
+    uneven = spec.replace(match_size=False)
+    method = registry.method(uneven.method)
+    assert method.apply(data, uneven, key=KEY).audit.exchanges[0].mutual
+    check_on_file(method, "spark", (data, uneven), tmp_path, spark=session)
+
+
 def test_a_file_without_identifier_is_refused_as_declared(session: Any, tmp_path: Path) -> None:
     data, spec = CASES["swap"].example()
     own = data.schema.identifier

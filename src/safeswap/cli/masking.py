@@ -299,7 +299,8 @@ def show_masked(console: Console, masked: Masked) -> None:
     else:
         console.say(masked.plan.sentence + ".")
     share = f"{touched:,} of {plural(audit.records, 'record')} took part ({touched / max(audit.records, 1):.2%})"
-    console.say(f"{plural(audit.made, 'pair')} exchanged: {share}." if audit.exchanges else f"{share}.")
+    done = f"{plural(audit.made, audit.unit.removesuffix('s'))} exchanged: " if audit.exchanges else ""
+    console.say(f"{done}{share}.")
     # The unit is in the sentence above.
     _show_facts(console, {name: value for name, value in audit.facts.items() if name != "unit"}, audit.stamp)
 

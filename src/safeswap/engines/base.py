@@ -322,11 +322,16 @@ class Records(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Move:
-    """These attributes are exchanged within these pairs; if ``directed``, the first of a pair takes from the second."""
+    """These attributes are exchanged within these pairs; if ``directed``, the first of a pair takes from the second.
+
+    If it is also ``mutual``, the second of a pair gets what the first had, though perhaps from another record with the
+    same values: groups of different sizes exchange what their members share, and the same pairs undo it.
+    """
 
     names: Names
     pairs: Any
     directed: bool = False
+    mutual: bool = False
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -12,7 +12,7 @@ replaced.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -22,9 +22,10 @@ import pyarrow as pa
 from pydantic import BaseModel
 
 from safeswap.arrays.names import Names
-from safeswap.arrays.types import Int64s
+from safeswap.arrays.types import Flags, Int64s
 from safeswap.errors import InfeasibleError, SafeswapError, SpecError
 from safeswap.model.audit import Audit, Replacement
+from safeswap.model.columns import aligned_columns, flag_changes
 from safeswap.model.effect import Blanked, Coarsened, Dropped, Effect, Permuted, Replaced
 from safeswap.model.evidence import Evidence
 from safeswap.model.households import (
@@ -327,7 +328,10 @@ class Task:
         described = [masked.data.schema[name] for name in changed]
         after = replace(after, schema=after.schema.replace(*described))
         audit = masked.audit
-        facts = {**dict(audit.facts), "households": len(self.homes)}
+        # Counted on the values: a household may get the value that it had from another one.
+        differ = [_differs(data.table.column(name) for data in (self.reduced, masked.data)) for name in changed]
+        counted = int(np.count_nonzero(np.logical_or.reduce(differ))) if differ else 0
+        facts = {**dict(audit.facts), "households": len(self.homes), "households_changed": counted}
         if audit.unit == "records":
             facts["unit"] = "households"
         return Masked.by(
@@ -464,6 +468,10 @@ def _listed(spec: Any) -> Iterator[tuple[str, ...]]:
             yield value
         elif isinstance(value, BaseModel):
             yield from _listed(value)
+
+
+def _differs(columns: Iterable[pa.ChunkedArray]) -> Flags:
+    return flag_changes(*aligned_columns(*columns))
 
 
 def _join(parts: list[Int64s]) -> Int64s:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from safeswap.arrays import cells
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Codes, Rows
-from safeswap.engines.base import Constraint, Drawn, Need, Records
+from safeswap.engines.base import Constraint, Drawn, Move, Need, Records
 from safeswap.engines.memory import MemoryRecords
 from safeswap.errors import InputError, SpecError
 from safeswap.model.audit import Exchange
@@ -81,10 +81,6 @@ class ExchangingMethod(ABC):
     def invariants(self, data: Described, spec: Any) -> tuple[Invariant, ...]:
         """Return what holds for every result of this spec on these data."""
 
-    def moves_in_pairs(self, spec: Any) -> bool:
-        """Return whether values are exchanged within pairs of records; if not always, files are masked in memory."""
-        return True
-
     def effects(self, schema: Schema, spec: Any) -> tuple[Effect, ...]:
         """Return that values were exchanged, of each attribute by itself; a method that knows more says more."""
         return tuple(Permuted((name,)) for name in self.columns(schema, spec).changed)
@@ -98,13 +94,16 @@ class ExchangingMethod(ABC):
         """Exchange what was decided, and return it with its audit record."""
         data = records.data
         masked = records.exchange(drawn.moves)
-        exchanges = tuple(
-            Exchange(attributes=move.names, pairs=move.pairs, directed=move.directed) for move in drawn.moves
-        )
+        exchanges = tuple(as_exchange(move) for move in drawn.moves)
         facts = {"made": drawn.made, "exchanges": exchanges, "facts": drawn.facts}
         facts |= {"releasable": key.releasable and drawn.releasable}
         facts |= {"compensating": count_compensating(data, masked, exchanges)}
         return Masked.by(spec, data, masked, drawn.plan, key=key, replicate=replicate, **facts)
+
+
+def as_exchange(move: Move) -> Exchange:
+    """Return a move as it is recorded, its pairs as rows."""
+    return Exchange(attributes=move.names, pairs=move.pairs, directed=move.directed, mutual=move.mutual)
 
 
 def require_categorical(schema: Schema, names: Names, *, what: str, code: str) -> None:

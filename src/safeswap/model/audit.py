@@ -27,16 +27,21 @@ class Exchange:
     """One stage: these attributes were exchanged between these pairs of rows.
 
     If it is ``directed``, a pair is a row and the row that its values came from: any permutation, and not only one that
-    is its own inverse.
+    is its own inverse. If it is also ``mutual``, groups of rows with one value each took that of another group: several
+    may take from one row, and the same pairs lead back.
 
     >>> ring = Exchange(attributes=("Race",), pairs=np.array([[0, 2], [1, 0], [2, 1]]), directed=True)
     >>> ring.permutation(4).tolist(), ring.inverse.permutation(4).tolist()
     ([2, 0, 1, 3], [1, 2, 0, 3])
+    >>> uneven = Exchange(attributes=("Area",), pairs=np.array([[0, 2], [1, 2], [2, 0]]), directed=True, mutual=True)
+    >>> move_within(move_within(np.array([7, 7, 9]), uneven.pairs, directed=True), uneven.inverse.pairs, directed=True)
+    array([7, 7, 9])
     """
 
     attributes: tuple[str, ...]
     pairs: Rows  # shape (k, 2): row positions in the file as read
     directed: bool = False
+    mutual: bool = False
 
     def permutation(self, records: int) -> Rows:
         """Return, for each row, the row its values came from."""
@@ -45,7 +50,7 @@ class Exchange:
     @property
     def inverse(self) -> Exchange:
         """The exchange that undoes this one."""
-        return replace(self, pairs=self.pairs[:, ::-1]) if self.directed else self
+        return replace(self, pairs=self.pairs[:, ::-1]) if self.directed and not self.mutual else self
 
 
 def move_within(values: npt.NDArray[Any], pairs: Rows, *, directed: bool) -> npt.NDArray[Any]:

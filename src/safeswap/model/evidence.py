@@ -61,6 +61,7 @@ class PairEvidence(Protocol):
         """Count the places in the pairs of an exchange that go to a record that has one already.
 
         A record of a directed exchange has two, one that takes and one that gives; either without the other counts too.
+        In a mutual one a record may give several times, or not at all.
         """
         ...
 
@@ -230,6 +231,9 @@ class Evidence:
         flags = np.zeros((len(sides), self.audit.records), dtype=np.bool_)
         for seen, rows in zip(flags, sides, strict=True):
             seen[rows] = True
+        if exchange.mutual:
+            taken = int(np.count_nonzero(flags[0]))
+            return len(exchange.pairs) - taken + int(np.count_nonzero(flags[1] & ~flags[0]))
         one_sided = int(np.count_nonzero(flags[0] ^ flags[-1]))
         return exchange.pairs.size - int(np.count_nonzero(flags)) + one_sided
 
@@ -337,7 +341,8 @@ class Evidence:
     def _replay(self, codes: Int64s, exchanges: list[Exchange], *, back: bool = False) -> Int64s:
         for exchange in exchanges:
             pairs = self.pairs(exchange)
-            codes = move_within(codes, pairs[:, ::-1] if back else pairs, directed=exchange.directed)
+            reversed_pairs = pairs if exchange.mutual else pairs[:, ::-1]
+            codes = move_within(codes, reversed_pairs if back else pairs, directed=exchange.directed)
         return codes
 
     def _agree(self, stage: int, name: str) -> Flags:

@@ -84,7 +84,7 @@ class Masked:
 
     def __repr__(self) -> str:
         stamp = f", {self.audit.stamp}" if self.audit.stamp else ""
-        done = "exchanged" if self.audit.unit == "pairs" else "changed"
+        done = "exchanged" if self.audit.unit == "pairs" or self.audit.exchanges else "changed"
         made = f"{plural(self.audit.made, self.audit.unit.removesuffix('s'))} {done}"
         return f"<Masked by {self.audit.method}: {plural(len(self.data), 'record')}, {made}{stamp}>"
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from safeswap.arrays.types import Rows
+from safeswap.engines.base import Move
 from safeswap.errors import InputError
 from safeswap.files.atomic import PRIVATE_DIRECTORY, PRIVATE_FILE
 from safeswap.files.manifest import sum_file
@@ -30,6 +31,8 @@ ROW_ORDER = "row_order.parquet"
 REPLACED = "replaced-{}.parquet"
 STEP = "step-{}"
 """The directory of a step's rows in the record of a pipeline."""
+_KINDS = ("directed", "mutual")
+"""What is noted of an exchange that is no plain one between pairs."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -178,20 +181,21 @@ def _audit_as_dict(audit: Audit) -> dict[str, Any]:
         "replicate": audit.replicate,
         "data_name": audit.data_name,
         "facts": dict(audit.facts),
-        "stages": [note_exchange(e.attributes, len(e.pairs), directed=e.directed) for e in audit.exchanges],
+        "stages": [note_exchange(each.attributes, each) for each in audit.exchanges],
         "replaced": [each.attribute for each in audit.replacements],
         **({"steps": [_step_as_dict(step) for step in audit.steps]} if audit.steps else {}),
     }
 
 
-def note_exchange(attributes: Sequence[str], pairs: int, *, directed: bool) -> dict[str, Any]:
+def note_exchange(attributes: Sequence[str], move: Exchange | Move) -> dict[str, Any]:
     """Return what the readable part of a record says of an exchange.
 
-    >>> note_exchange(["Race"], 7, directed=False)
+    >>> note_exchange(["Race"], Exchange(attributes=("Race",), pairs=np.zeros((7, 2), dtype=np.int64)))
     {'attributes': ['Race'], 'pairs': 7}
     """
     # Only where it is true: records of pairs are as they always were.
-    return {"attributes": list(attributes), "pairs": pairs, **({"directed": True} if directed else {})}
+    kinds = {name: True for name in _KINDS if getattr(move, name)}
+    return {"attributes": list(attributes), "pairs": len(move.pairs), **kinds}
 
 
 def _step_as_dict(step: StepAudit) -> dict[str, Any]:
@@ -216,8 +220,8 @@ def _audit_from_dict(content: dict[str, Any], tables: Mapping[str, pa.Table], pl
         pairs = np.column_stack([row_a[chosen], row_b[chosen]])
         if len(pairs) != noted["pairs"]:
             raise ValueError("pairs are missing")
-        directed = noted.get("directed", False)
-        exchanges.append(Exchange(attributes=tuple(noted["attributes"]), pairs=pairs, directed=directed))
+        kinds = {name: bool(noted.get(name, False)) for name in _KINDS}
+        exchanges.append(Exchange(attributes=tuple(noted["attributes"]), pairs=pairs, **kinds))
     replacements = []
     for number, attribute in enumerate(content["replaced"]):
         table = tables[place + REPLACED.format(number)]

@@ -196,7 +196,8 @@ class DuckDBEvidence:
 
     def count_repeated(self, stage: int) -> int:
         """Count the places in the pairs that go to a record that has one already."""
-        return self._table.count_repeated(self._moves[stage].pairs, directed=self._moves[stage].directed)
+        move = self._moves[stage]
+        return self._table.count_repeated(move.pairs, directed=move.directed, mutual=move.mutual)
 
     def count_agreeing(self, stage: int, names: Names) -> int:
         """Count the pairs that agree in all of these attributes."""
@@ -226,8 +227,8 @@ class DuckDBEvidence:
         stage = next((i for i, names in enumerate(self.exchanged) if name in names), None)
         if stage is None:
             return self.count_changed(name) == 0
-        i, pairs = self._names.index(name), self._moves[stage].pairs
-        back = [] if self._moves[stage].directed else [f"y.n{i} = x.c{i}"]
+        i, move = self._names.index(name), self._moves[stage]
+        pairs, back = move.pairs, [f"y.n{i} = x.c{i}"] if move.mutual or not move.directed else []
         traded = self._table.count_pairs(pairs, [f"x.n{i} = y.c{i}", *back])
         return traded == len(pairs) and self._table.count_changed([i]) == self._table.count_changed([i], pairs)
 

@@ -40,16 +40,6 @@ def find_engine(name: str) -> type[OpenFile]:
     return engine
 
 
-def masks_whole(method: Method, schema: Schema, spec: MaskSpec) -> bool:
-    """Return whether a file is loaded and masked in memory, because values reach records that give none.
-
-    These are attributes of households changed for all members, and households of different sizes that change places.
-    """
-    if isinstance(method, ExchangingMethod) and not method.moves_in_pairs(spec):
-        return True
-    return bool(changed_by_household(method, schema, spec))
-
-
 def check_supported(
     engine: type[OpenFile], method: Method, *, schema: Schema | None = None, spec: MaskSpec | None = None
 ) -> None:
@@ -71,7 +61,7 @@ def check_supported(
     identified = schema is None or schema.identifier is not None
     for need in sorted(method.needs | (set() if identified else {Need.POSITIONS})):
         check_need(engine, need)
-    if schema is not None and spec is not None and masks_whole(method, schema, spec):
+    if schema is not None and spec is not None and changed_by_household(method, schema, spec):
         check_need(engine, Need.HOUSEHOLDS)
 
 

@@ -19,7 +19,8 @@ from safeswap.engines.spilled_cells import ROWS_COMPARED
 from safeswap.files.coded_columns import as_column, code_file_column, equals_codes, load_coded
 from safeswap.files.identifiers import check_identifier
 from safeswap.files.parquet import BATCH, ParquetFiles, open_parquet
-from safeswap.model.audit import Audit, Exchange
+from safeswap.methods.exchange import as_exchange
+from safeswap.model.audit import Audit
 from safeswap.model.invariant import Finding, Invariant, verify
 from safeswap.model.microdata import Coded, Microdata
 from safeswap.model.schema import Schema
@@ -58,9 +59,7 @@ class MemoryFile(RewrittenFile):
     def exchange(self, drawn: Drawn) -> None:
         """Make the new columns."""
         self._facts = dict(drawn.facts)
-        self.exchanges = tuple(
-            Exchange(attributes=move.names, pairs=move.pairs, directed=move.directed) for move in drawn.moves
-        )
+        self.exchanges = tuple(as_exchange(move) for move in drawn.moves)
         for each in self.exchanges:
             self.after = _exchange(self.after, each.attributes, each.pairs, directed=each.directed)
 

@@ -20,12 +20,13 @@ from safeswap.arrays import keyed
 from safeswap.errors import SafeswapError
 from safeswap.files.infer import resolve_file_schema
 from safeswap.files.parquet import open_parquet
+from safeswap.methods.by_household import changed_by_household
 from safeswap.model.audit import COARSENED, Audit
 from safeswap.model.invariant import Finding
 from safeswap.model.masked import MaskedFile
 from safeswap.model.schema import Schema
 from safeswap.on_disk.audit_record import STEP, read_audit, read_audit_json, write_audit_json, write_pairs
-from safeswap.on_disk.engines import check_supported, find_engine, masks_whole
+from safeswap.on_disk.engines import check_supported, find_engine
 from safeswap.on_disk.job import Announcement, Job, iter_changed
 from safeswap.on_disk.masking import digest_of, keep, name_types, steps_of, value_type, write_record
 from safeswap.on_disk.run import REPORTED, blame_changed_source, mask_files, mask_whole, open_output
@@ -131,7 +132,8 @@ def _run_stages(job: Job, schema: Schema, work: Path, *, is_directory: bool) -> 
         described = stages[-1].schema if stages else schema
         check_step(described, spec, number)
         try:
-            whole = step.name in in_memory or masks_whole(registry.method(step.spec.method), described, step.spec)
+            shared = changed_by_household(registry.method(step.spec.method), described, step.spec)
+            whole = step.name in in_memory or shared
             stages.append(_mask_in_memory(own, step) if whole else _mask_on_engine(own, step))
         except SafeswapError as error:
             raise explain_misfit(error, schema, spec, number) from None

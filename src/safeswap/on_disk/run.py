@@ -21,6 +21,7 @@ from safeswap.files.parquet import ParquetFiles, open_parquet
 from safeswap.files.read import read
 from safeswap.files.write import write
 from safeswap.methods.base import Method
+from safeswap.methods.by_household import changed_by_household
 from safeswap.methods.exchange import ExchangingMethod
 from safeswap.methods.value_change import ValueChangingMethod
 from safeswap.model.invariant import Finding, Invariant, verify
@@ -29,7 +30,7 @@ from safeswap.model.schema import Schema
 from safeswap.model.score import Assessment
 from safeswap.model.text import plural
 from safeswap.on_disk.audit_record import note_exchange, read_audit_json
-from safeswap.on_disk.engines import check_supported, find_engine, masks_whole
+from safeswap.on_disk.engines import check_supported, find_engine
 from safeswap.on_disk.job import Announcement, Job, OpenFile, Output, RewrittenFile, iter_changed
 from safeswap.on_disk.masking import digest_of, note, steps_of, write_both, write_record
 from safeswap.on_disk.value_changes import ChangedFile
@@ -45,7 +46,7 @@ def mask_files(job: Job) -> MaskedFile:
     files = open_parquet(job.source)
     schema = resolve_file_schema(files, **job.reading)
     check_supported(engine, method, schema=schema, spec=job.spec)
-    if masks_whole(method, schema, job.spec):
+    if changed_by_household(method, schema, job.spec):  # values reach members that give none
         return _mask_in_memory(job, method, files, schema)
     with (
         open_output(job, files, whole=engine.writes_directories) as (part, work, records),
@@ -239,6 +240,6 @@ def _totals(job: Job, schema: Schema, drawn: Drawn, output: Output) -> dict[str,
         "replicate": job.replicate,
         "data_name": schema.name,
         "facts": dict(drawn.facts),
-        "stages": [note_exchange(move.names, len(move.pairs), directed=move.directed) for move in drawn.moves],
+        "stages": [note_exchange(move.names, move) for move in drawn.moves],
         "replaced": list(output.replaced),
     }

@@ -13,6 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import pyarrow as pa
 
 from safeswap.arrays.sketch import ALARM_SHARE, has_content
@@ -456,8 +457,11 @@ def _tell_columns(masked: Masked, account: Account, names: Sequence[str], past: 
 
 
 def _share_taking_part(masked: Masked) -> float:
-    """Return the share of the records that took part: two for each pair."""
-    took_part = masked.audit.made * (2 if masked.audit.unit == "pairs" else 1)
+    """Return the share of the records that took part: two for each pair, or all members of households that did."""
+    if "households_changed" in masked.audit.facts:
+        took_part = int(np.count_nonzero(masked.audit.touched()))
+    else:
+        took_part = masked.audit.made * (2 if masked.audit.unit == "pairs" else 1)
     return round(took_part / len(masked.data), 6)
 
 

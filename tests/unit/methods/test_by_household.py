@@ -32,6 +32,7 @@ SPECS: dict[str, dict[str, Any]] = {
     "swap within composition": {"method": "swap", **PLACES, "rate": 0.2, "fixed": ["sex"]},
     "swap, targeted": {"method": "swap", **PLACES, "rate": 0.2, "targeting": {"keys": ["sex", "tenure"]}},
     "swap, one after the other": {"method": "swap", "swap": ["tenure", "rent"], "rate": 0.2, "mode": "sequential"},
+    "swap_permutation": {"method": "swap_permutation", "swap": ["tenure"], "probability": 0.5},
     "rank_swap": {"method": "rank_swap", "attributes": ["rent"]},
     "rank_swap with ends": {"method": "rank_swap", "attributes": ["rent"], "top": 0.05, "bottom": 0.05},
     "pram": {"method": "pram", "attributes": ["tenure"]},
@@ -378,3 +379,34 @@ def test_the_bound_of_suppression_is_below_the_least_found_by_trying_all(seed: i
     least = blanked_least(homes, town, sex, 3)
     assert facts["least_possible"] <= least <= facts["values_blanked"]
     assert (facts["least_possible"] > 0) == (least > 0)
+
+
+def count_changed_homes(masked: Masked) -> int:
+    """Households with another value than before, one by one."""
+    names = [name for name in SHARED if masked.original.table[name] != masked.data.table[name]]
+    before, after = (columns(data, "ref", *names) for data in (masked.original, masked.data))
+    return len({was[0] for was, now in zip(before, after, strict=True) if was != now})
+
+
+@pytest.mark.parametrize("name", [name for name in SPECS if name != "suppress"])  # which counts values
+def test_households_that_get_the_value_they_had_do_not_count_as_changed(name: str) -> None:
+    masked = ss.mask(DATA, SPECS[name], key=KEY)
+    assert masked.audit.facts["households_changed"] == count_changed_homes(masked)
+
+
+def test_a_permutation_tells_who_moved_and_who_changed() -> None:
+    masked = ss.mask(DATA, SPECS["swap_permutation"], key=KEY)
+    assert 0 < masked.audit.facts["households_changed"] < masked.audit.made
+    assert f"{masked.audit.made} households exchanged" in repr(masked)
+    moved = {DATA.table["ref"][row].as_py() for row in masked.audit.exchanges[0].pairs.ravel()}
+    touched = {home for (home,), flag in zip(columns(DATA, "ref"), masked.audit.touched(), strict=True) if flag}
+    assert touched == moved
+    assert len(moved) == masked.audit.made
+
+
+def test_the_published_share_is_that_of_persons_in_households_that_took_part(tmp_path: Path) -> None:
+    masked = ss.mask(DATA, SPECS["swap"], key=KEY)
+    out = ss.release(masked, tmp_path / "public", audit=tmp_path / "audit", key=KEY, publish_rate=True, override="test")
+    homes = {DATA.table["ref"][row].as_py() for row in masked.audit.exchanges[0].pairs.ravel()}
+    share = sum(home in homes for (home,) in columns(DATA, "ref")) / len(DATA)
+    assert ss.workflow.verify(out.public).facts["rate"] == pytest.approx(share, abs=1e-6)

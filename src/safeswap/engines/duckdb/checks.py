@@ -75,13 +75,17 @@ class ChangedTable:
         members = "" if pairs is None else f" SEMI JOIN ({_members(pairs)}) USING (r)"
         return self._store.number(f"SELECT count(*) FROM {self.table}{members} WHERE {changed}")  # noqa: S608
 
-    def count_repeated(self, pairs: StoredPairs, *, directed: bool = False) -> int:
-        """Count the places beyond a record's first; of a directed exchange, on each side, and one-sided ones."""
+    def count_repeated(self, pairs: StoredPairs, *, directed: bool = False, mutual: bool = False) -> int:
+        """Count the places beyond a record's first; of a directed exchange, on each side, and one-sided ones.
+
+        A record of a mutual one may give several times, or not at all.
+        """
         if directed:
             sides = f"SELECT a AS r, 1 AS x, 0 AS y FROM {pairs.table} UNION ALL SELECT b, 0, 1 FROM {pairs.table}"  # noqa: S608
             places = f"SELECT sum(x) AS x, sum(y) AS y FROM ({sides}) GROUP BY r"  # noqa: S608
             # What is beyond one place on a side; what has a place on one side only.
-            surplus = "greatest(x - 1, 0) + greatest(y - 1, 0) + (x = 0)::INT + (y = 0)::INT"
+            taking, giving = "greatest(x - 1, 0) + (x = 0)::INT", "greatest(y - 1, 0) + (y = 0)::INT"
+            surplus = taking if mutual else f"{taking} + {giving}"
             return self._store.number(f"SELECT coalesce(sum({surplus}), 0) FROM ({places})")  # noqa: S608
         return self._store.number(f"SELECT count(*) - count(DISTINCT r) FROM ({_members(pairs)})")  # noqa: S608
 

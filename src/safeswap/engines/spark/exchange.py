@@ -188,6 +188,7 @@ class Compare:
     others: Names
     directed: tuple[bool, ...]
     margins: tuple[Names, ...]
+    mutual: tuple[bool, ...] = ()
     parts: int = 1
     key: bytes = field(repr=False, default_factory=lambda: secrets.token_bytes(32))
 
@@ -214,7 +215,8 @@ class Compare:
         """Count the records that changed, by column and in any, and the surplus places of each exchange's pairs."""
         mine = [rows[rows[:, _EXCHANGE] == number] for number in range(len(self.directed))]
         counts = [np.count_nonzero(each) for each in (*flags, changed)]
-        surplus = (_count_surplus(each, directed=one_way) for each, one_way in zip(mine, self.directed, strict=True))
+        mutual = self.mutual or (False,) * len(mine)
+        surplus = (_count_surplus(*each) for each in zip(mine, self.directed, mutual, strict=True))
         return np.array([*counts, *surplus], dtype=np.int64)
 
     def _members(
@@ -290,11 +292,16 @@ class ComparedUnits:
         return int(summed.where("s <> 0").count())
 
 
-def _count_surplus(rows: Int64s, *, directed: bool) -> int:
-    """Count the places beyond a record's first; of a directed exchange, on each side, and one-sided ones."""
+def _count_surplus(rows: Int64s, directed: bool, mutual: bool) -> int:  # noqa: FBT001  (flags of an exchange)
+    """Count the places beyond a record's first; of a directed exchange, on each side, and one-sided ones.
+
+    A record of a mutual one may give several times, or not at all.
+    """
     if not directed:
         return len(rows) - len(np.unique(rows[:, _ROW]))
     sides = [rows[rows[:, _SIDE] == side, _ROW] for side in (0, 1)]
+    if mutual:
+        return len(sides[0]) - len(np.unique(sides[0])) + len(np.setdiff1d(sides[1], sides[0]))
     return sum(len(side) - len(np.unique(side)) for side in sides) + len(np.setxor1d(*sides))
 
 
@@ -327,12 +334,13 @@ class CountPairs:
 
     First: the pair has two records. Then by attribute: both had the same value; each has the other's; the first one
     changed, the second one changed. Of a directed exchange, only the first one counts: the second is the first of
-    another pair.
+    another pair; each has the other's only where the exchange is mutual.
     """
 
     names: int
     others: int
     directed: tuple[bool, ...]
+    mutual: tuple[bool, ...] = ()
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         """Run over what was sent: all records of a pair, and all changes of a cell, are in one part."""
@@ -356,19 +364,19 @@ class CountPairs:
         start = np.flatnonzero(begins)
         last = np.append(start[1:], len(rows))[: len(start)] - 1
         whole_pair = (last - start == 1) & (side[start] == 0) & (side[last] == 1)
-        one_way = np.isin(stage[start], np.flatnonzero(self.directed))
-        bits = np.column_stack([whole_pair, *self._compare(rows[start, 3:].T, rows[last, 3:].T, one_way)])
+        one_way, mutual = (np.isin(stage[start], np.flatnonzero(each)) for each in (self.directed, self.mutual))
+        bits = np.column_stack([whole_pair, *self._compare(rows[start, 3:].T, rows[last, 3:].T, one_way, mutual)])
         packed = np.column_stack([stage[start].astype(">i8").view("u1").reshape(-1, 8), np.packbits(bits, axis=1)])
         # Sorted as texts of bytes: rows of bytes would be compared one by one.
         texts = np.ascontiguousarray(packed).view(f"V{packed.shape[1]}").ravel()
         for text, number in zip(*np.unique(texts, return_counts=True), strict=True):
             yield int.from_bytes(bytes(text)[:8], "big", signed=True), bytes(text)[8:], int(number)
 
-    def _compare(self, first: Int64s, second: Int64s, one_way: Flags) -> list[Flags]:
+    def _compare(self, first: Int64s, second: Int64s, one_way: Flags, mutual: Flags) -> list[Flags]:
         width = self.names + self.others
         same = [first[j] == second[j] for j in range(width)]
         sides = [(first[j], first[width + j], second[j], second[width + j]) for j in range(self.names)]
-        traded = [(new_a == old_b) & (one_way | (new_b == old_a)) for old_a, new_a, old_b, new_b in sides]
+        traded = [(new_a == old_b) & ((one_way & ~mutual) | (new_b == old_a)) for old_a, new_a, old_b, new_b in sides]
         moved = [side for old_a, new_a, old_b, new_b in sides for side in (old_a != new_a, ~one_way & (old_b != new_b))]
         return [*same, *traded, *moved]
 
@@ -427,7 +435,7 @@ class Exchanges:
 
     def __init__(self, records: SparkRecords, names: Names, moves: Sequence[Move]) -> None:
         self.records, self.names, self._moves = records, names, moves
-        self._directed = tuple(move.directed for move in moves)
+        self._directed, self._mutual = (tuple(getattr(each, kind) for each in moves) for kind in ("directed", "mutual"))
 
     def write(self, target: Path, work: Path) -> None:
         """Let the workers write all pieces."""
@@ -473,11 +481,12 @@ class Exchanges:
             names=self.names,
             others=others,
             directed=self._directed,
+            mutual=self._mutual,
             margins=tuple(margins),
             parts=1 + sum(len(move.pairs) for move in self._moves) // _SLICE,
         )
         sent = self._routed().repartition(self.records.tasks, "part").mapInArrow(step, PACKETS)
-        count = CountPairs(len(self.names), len(others), self._directed)
+        count = CountPairs(len(self.names), len(others), self._directed, self._mutual)
         rows = sent.repartition(step.parts, "part").mapInArrow(count, COMPARED).collect()
         counted: dict[tuple[int, int], tuple[int, ...]] = {}
         for kind, x, _, *some in rows:

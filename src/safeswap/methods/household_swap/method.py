@@ -8,20 +8,17 @@ from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
-import pyarrow as pa
 
 from safeswap.arrays import keyed, order
 from safeswap.arrays.types import Int64s, Rows
 from safeswap.engines.base import Drawn, Move, Records
-from safeswap.engines.memory import MemoryRecords
-from safeswap.errors import InternalError
 from safeswap.methods.exchange import Columns, Described, ExchangingMethod
 from safeswap.methods.household_swap.households import Households, read_households
 from safeswap.methods.household_swap.promises import HouseholdsStayTogether, KeptHouseholds
 from safeswap.methods.household_swap.report import describe_swap
 from safeswap.methods.household_swap.spec import HouseholdSwapSpec
 from safeswap.methods.household_swap.swapping import PER_MILLION, Risk, Rules, Swapped, swap_in_rounds, swap_once
-from safeswap.model.audit import Facts, Replacement
+from safeswap.model.audit import Facts
 from safeswap.model.effect import Effect, Permuted, Replaced
 from safeswap.model.invariant import (
     ChangedRecords,
@@ -35,7 +32,6 @@ from safeswap.model.invariant import (
     UntouchedColumns,
 )
 from safeswap.model.key import Key
-from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.plan import Plan, Relaxation
 from safeswap.model.schema import Schema
@@ -162,36 +158,18 @@ class HouseholdSwap(ExchangingMethod):
         )
 
     def draw(self, records: Records, spec: HouseholdSwapSpec, key: Key, *, replicate: int = 0) -> Drawn:
-        """Decide which households change places; members of a pair are paired in the order of their draws."""
-        full, found, done = self._decide(records, spec, key, replicate)
-        rows = _pair_members(records, found, done, key, replicate)
-        if rows is None:
-            raise InternalError("partners of different sizes are not pairs of persons", code="not-in-memory")
-        return self._drawn(records, full, found, done, rows)
+        """Decide which households change places; members of a pair are paired in the order of their draws.
 
-    def moves_in_pairs(self, spec: HouseholdSwapSpec) -> bool:
-        """Return whether partners have the same size, so that every member has one of their own."""
-        return spec.match_size
-
-    def apply(self, data: Microdata, spec: HouseholdSwapSpec, *, key: Key, replicate: int = 0) -> Masked:
-        """Swap in memory; where partners differ in size, members get the values of their partners' household."""
-        records = MemoryRecords(data, key)
+        Where partners differ in size, each member takes the values of one of the partner's members, who share them.
+        """
         full, found, done = self._decide(records, spec, key, replicate)
-        pairs = _pair_members(records, found, done, key, replicate)
-        if pairs is not None:
-            return self._exchange(records, spec, self._drawn(records, full, found, done, pairs), key, replicate)
-        sources = _source_rows(found, done)
-        rows = np.flatnonzero(sources != np.arange(len(data)))
-        columns, replacements = {}, []
-        for name in (*full.geography, *full.carry_along):
-            before = data.table.column(name)
-            columns[name] = before.take(pa.array(sources))
-            values = before.take(pa.array(rows)).combine_chunks()
-            replacements.append(Replacement(attribute=name, rows=rows, before=values))
-        plan = _outcome(self.name, len(data), found, done, len(rows))
-        facts = {"unit": "records", **_facts(found, full, done)}
-        noted: dict[str, Any] = {"made": len(rows), "replacements": tuple(replacements), "facts": facts}
-        return Masked.by(spec, data, data.with_columns(columns, {}), plan, key=key, replicate=replicate, **noted)
+        rows, even = _pair_members(records, found, done, key, replicate)
+        plan = _outcome(self.name, len(records), found, done, len(rows))
+        figures = cache(lambda: describe_swap(found, full, done))
+        later: dict[str, Any] = {name: lambda name=name: figures()[name] for name in _LATER}
+        facts = Facts({**({} if even else {"unit": "records"}), **_totals(found, full, done)}, **later)
+        move = Move((*full.geography, *full.carry_along), records.pair_rows(rows), directed=not even, mutual=not even)
+        return Drawn(plan=plan, moves=(move,), made=len(rows), facts=facts)
 
     def _decide(
         self, records: Records, spec: HouseholdSwapSpec, key: Key, replicate: int
@@ -204,14 +182,6 @@ class HouseholdSwap(ExchangingMethod):
         risk = _limit_risk(found, full)
         done = swap_in_rounds(found.population, _rules(full, shift=shift), risk, k=_k(full), rounds=full.rounds)
         return full, found, done
-
-    def _drawn(self, records: Records, full: HouseholdSwapSpec, found: Households, done: Swapped, rows: Rows) -> Drawn:
-        plan = _outcome(self.name, len(records), found, done, len(rows))
-        figures = cache(lambda: describe_swap(found, full, done))
-        later: dict[str, Any] = {name: lambda name=name: figures()[name] for name in _LATER}
-        facts = Facts(_totals(found, full, done), **later)
-        move = Move((*full.geography, *full.carry_along), records.pair_rows(rows))
-        return Drawn(plan=plan, moves=(move,), made=len(rows), facts=facts)
 
     def effects(self, schema: Schema, spec: HouseholdSwapSpec) -> tuple[Effect, ...]:
         """Return that the geography moved between similar households."""
@@ -362,25 +332,28 @@ def _totals(found: Households, spec: HouseholdSwapSpec, done: Swapped) -> dict[s
     }
 
 
-def _facts(found: Households, spec: HouseholdSwapSpec, done: Swapped) -> dict[str, Any]:
-    return {**_totals(found, spec, done), **describe_swap(found, spec, done)}
+def _pair_members(records: Records, found: Households, done: Swapped, key: Key, replicate: int) -> tuple[Rows, bool]:
+    """Return pairs of rows, in the order of the households' draws, and whether all partners have the same size.
 
-
-def _pair_members(records: Records, found: Households, done: Swapped, key: Key, replicate: int) -> Rows | None:
-    """Return the pairs of rows, in the order of the households' draws; None if partners differ in size."""
+    If not, a pair is a row and the one it takes from: every member has one, and those of a smaller household give to
+    several.
+    """
     partner, draw = done.partner, found.population.draw
     heads = np.flatnonzero(partner >= 0)
     heads = heads[draw[heads] < draw[partner[heads]]]
     heads = heads[np.argsort(draw[heads])]
     mates = partner[heads]
-    if (found.size[heads] != found.size[mates]).any():
-        return None
-    members, starts = _members(records, found, np.concatenate([heads, mates]), key, replicate)
-    sizes = found.size[heads].astype(np.int64)
-    ends = np.cumsum(sizes)
-    rank = np.arange(int(sizes.sum())) - np.repeat(ends - sizes, sizes)
-    one, other = starts[: len(heads)], starts[len(heads) :]
-    return np.stack([members[np.repeat(one, sizes) + rank], members[np.repeat(other, sizes) + rank]], axis=1)
+    takers, givers = np.concatenate([heads, mates]), np.concatenate([mates, heads])
+    members, starts = _members(records, found, takers, key, replicate)
+    even = bool((found.size[heads] == found.size[mates]).all())
+    if even:  # one pair for both of its members
+        takers, givers, starts, given = heads, mates, starts[: len(heads)], starts[len(heads) :]
+    else:
+        given = np.roll(starts, len(heads))
+    sizes = found.size[takers].astype(np.int64)
+    rank = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    source = np.repeat(given, sizes) + rank % np.repeat(found.size[givers].astype(np.int64), sizes)
+    return np.stack([members[np.repeat(starts, sizes) + rank], members[source]], axis=1), even
 
 
 def _members(records: Records, found: Households, households: Int64s, key: Key, replicate: int) -> tuple[Rows, Int64s]:
@@ -396,15 +369,3 @@ def _members(records: Records, found: Households, households: Int64s, key: Key, 
     by = order.sort_rows(at[rows].view(np.uint64), len(households), drawn.astype(np.uint32))[1]
     sizes = found.size[households].astype(np.int64)
     return rows[by], np.cumsum(sizes) - sizes
-
-
-def _source_rows(found: Households, done: Swapped) -> Rows:
-    """Return for each row a row of the household whose place it gets, or itself."""
-    rows = np.arange(len(found.numbers))
-    one_member = np.zeros(len(found), dtype=np.int64)
-    inside = found.numbers >= 0
-    one_member[found.numbers[inside]] = rows[inside]
-    moved = inside & (done.partner[found.numbers] >= 0)
-    sources = rows.copy()
-    sources[moved] = one_member[done.partner[found.numbers[moved]]]
-    return sources
