@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import signal
 import sys
 import time
@@ -16,6 +18,8 @@ _REDELIVERY_SECONDS = 0.01
 
 _last_signal = -CLEANUP_SECONDS
 
+_OBJECTS_PER_COLLECTION = 50_000  # new ones; modules make so many that stay that Python would look through them often
+
 
 class Terminated(BaseException):
     """The system asked the program to terminate; unfinished work is cleaned up on the way out."""
@@ -28,6 +32,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if signal.getsignal(number) is not signal.SIG_IGN:  # ignored under nohup or in the background: keep that
             signal.signal(number, _on_signal)
     sys.unraisablehook = _on_unraisable
+    gc.set_threshold(_OBJECTS_PER_COLLECTION, *gc.get_threshold()[1:])
+    atexit.unregister(gc.freeze)
+    atexit.register(gc.freeze)  # the process ends, so garbage need not be found among all that the modules made
     words = sys.argv[1:] if arguments is None else arguments
     try:
         code = 0 if _shows_help(words) else _run(words)
