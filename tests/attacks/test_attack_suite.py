@@ -353,6 +353,23 @@ def test_parquet_that_tells_of_programs_and_sorted_blocks_is_found_out(tmp_path:
         assert len(traces) == number, traces  # sorted by record and by home
 
 
+def test_new_identifiers_that_number_the_rows_of_a_parquet_file_are_no_trace(tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    data = people()
+    setting = Setting(
+        comparison=Comparison(before=data, after=data, attributes=()),
+        bundle=tmp_path,
+        order=np.random.default_rng(3).permutation(240),
+    )
+    mixed = data.table.take(pa.array(setting.order))
+    for first, number in ((1, 0), (2, 1)):  # numbers from 2 on are not those of the rows
+        table = mixed.set_column(0, "id", pa.array(np.arange(first, 240 + first)))
+        pq.write_table(table, tmp_path / "data.parquet", row_group_size=70)
+        traces = run_attacks(setting, ["bundle_traces"])["bundle_traces"].detail["traces"]
+        assert len(traces) == number, traces
+
+
 def test_control_records_judge_a_release_in_its_categories(tmp_path: Path) -> None:
     data, rows = people(), np.arange(240)
     held, kept = (Microdata(data.table.take(pa.array(rows[part])), data.schema) for part in (rows < 80, rows >= 80))

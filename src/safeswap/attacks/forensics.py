@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from itertools import pairwise
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from math import pi, sqrt
 from pathlib import Path
 from typing import ClassVar
@@ -148,10 +149,21 @@ def _told_by_parquet(bundle: Path) -> list[str]:
     for place in range(known.metadata.num_columns if len(groups) > 1 else 0):
         ranges = [group.column(place).statistics for group in groups]
         if all(each is not None and each.has_min_max for each in ranges):
-            ends = sorted((each.min, each.max) for each in ranges)
-            if all(one[1] < other[0] for one, other in pairwise(ends)):
+            ends = [(each.min, each.max) for each in ranges]
+            in_order = all(one[1] < other[0] for one, other in pairwise(sorted(ends)))
+            if in_order and ends != _row_numbers([group.num_rows for group in groups]):
                 found.append(f"that blocks of rows are sorted by {groups[0].column(place).path_in_schema}")
     return found
+
+
+def _row_numbers(sizes: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the first and the last row of each block, counted from 1: new identifiers tell no more than that.
+
+    >>> _row_numbers([3, 2])
+    [(1, 3), (4, 5)]
+    """
+    last = list(accumulate(sizes))
+    return [(end - size + 1, end) for size, end in zip(sizes, last, strict=True)]
 
 
 def _dated_differently(bundle: Path) -> list[str]:
