@@ -58,7 +58,7 @@ VERBS = {
     "write_risky": "safeswap.measures.risk.risky.Risky.write",
     "write_safe_tables": "safeswap.projects.tables.write_long",
 }
-"""Where the functions live now that ``safeswap.workflow`` had in version 0.1 besides its verbs."""
+"""New homes of the functions that ``safeswap.workflow`` had in version 0.1 besides its verbs."""
 
 
 def warn_of_move(old: str, new: str) -> None:

@@ -98,7 +98,7 @@ _REACH = 2_000  # further records are not looked at, even if fewer than WINDOW w
 
 
 class Choice(NamedTuple):
-    """What partners are chosen by, in keyed order: weights, values to be exchanged, and which of these are categories.
+    """The criteria for partners, in keyed order: weights, values to be exchanged, and which of these are categories.
 
     Without values the nearest weight is best; with them, the smallest product of the differences of weights and values.
     """

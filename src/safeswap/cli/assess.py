@@ -46,7 +46,7 @@ SCHEMA_ERRORS = {"unlisted-level", "schema-mismatch"}
 
 @dataclass(frozen=True, kw_only=True)
 class AssessOptions:
-    """What to measure, and how the two files are compared."""
+    """The measures, and the way the two files are compared."""
 
     measure: list[str] | None = option("measure, e.g. hellinger or n_rule:n=5,keys=Age+Sex; repeatable", metavar="NAME")
     indicators: Path | None = option("measure the largest change of these key indicators", metavar="TOML")
@@ -296,7 +296,7 @@ def _comparison_table(plots: list[ConfidentialityPlot]) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class AttackOptions:
-    """What to try, and what the intruder and the agency have."""
+    """The attacks to try, and the means of intruder and agency."""
 
     attack: list[str] | None = option("attack to try, e.g. linkage; repeatable; all if omitted", metavar="NAME")
     scenario: ScenarioFile = None

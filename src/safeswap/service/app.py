@@ -1,11 +1,9 @@
-"""The ASGI application: middleware, routes and error handlers.
+"""The ASGI application: middleware, routes and error handlers; the OpenAPI contract, and a page that shows it offline.
 
 ::
 
     request → headers → peer → host → log → body limit → plain JSON → not modified → stored replies → route
                                                                                  permission, then the work ┘
-
-The OpenAPI contract, and a page that shows it offline.
 """
 
 from __future__ import annotations

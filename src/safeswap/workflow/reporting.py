@@ -114,7 +114,7 @@ def report(
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """What is known of a masking beside itself; without ``verify`` its promises are not checked again."""
+    """The facts about a masking beside itself; without ``verify`` its promises are not checked again."""
 
     scenarios: Sequence[Scenario] = ()
     figures: Sequence[Figure] = ()

@@ -27,7 +27,7 @@ from safeswap.engines.spark.session import (
 
 
 class Step(Protocol):
-    """What a task does with a piece: it gets the row numbers, and the columns in the order asked for."""
+    """The work of a task on a piece: it gets the row numbers, and the columns in the order asked for."""
 
     def __call__(self, rows: Int64s, columns: Sequence[pa.Array]) -> pa.RecordBatch:
         """Return the result."""

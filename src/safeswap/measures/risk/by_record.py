@@ -1,9 +1,7 @@
 """The risk of a file by its keys, in totals, and of its single records. Records are confidential.
 
-How a file's risk is spread over its records, for small charts: by group size, by risk, by key.
-
-A bar knows its records, which are confidential; its count may be shown inside the building, with noise where the
-caller needs it.
+Bars show how risk is spread over records: by group size, by risk, by key. A bar knows its records, which are
+confidential; its count may be shown inside the building, with noise where the caller needs it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""Measures that count records with the same keys in the released file alone: k-anonymity and l-diversity.
-
-t-closeness: how far the sensitive values of records with the same keys are from those of all records.
+"""Measures that count records with the same keys in the released file alone: k-anonymity and l-diversity;
+and t-closeness: how far the sensitive values of these records are from those of all.
 """
 
 from __future__ import annotations
@@ -183,7 +182,7 @@ class LDiversity(KeyMeasure):
 
 
 class CellValues(NamedTuple):
-    """How often each sensitive value occurs in each cell, and the number of a cell's records with a known one."""
+    """The frequency of each sensitive value in each cell, and the number of a cell's records with a known one."""
 
     cell: npt.NDArray[np.int64]
     level: npt.NDArray[np.int64]

@@ -157,7 +157,7 @@ class ProjectAccess:
 
     @property
     def may_work(self) -> bool:
-        """Whether the caller may work on the file, and so see figures from which the rate may follow."""
+        """True if the caller may work on the file, and so see figures from which the rate may follow."""
         return may(self.user, "work", self.service.settings)
 
     @property

@@ -1,6 +1,6 @@
 """The risk of a project's data from several sides, before the pipeline and after it: a sentence and some bars each.
 
-The confidentiality plot of a masking: each record by perturbation and neighbours.
+The confidentiality plot of a masking has each record by perturbation and neighbours.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Login, logout and the current session, also through an identity provider.
-
-User accounts, managed by administrators, and users' own passwords and tokens.
-"""
+"""Login, logout and the session, also through an identity provider; accounts, passwords and tokens."""
 
 from __future__ import annotations
 
