@@ -332,7 +332,7 @@ def attack(
     """
     from safeswap import workflow
     from safeswap.attacks.run import read_policy, refuse_above
-    from safeswap.workflow.attacking import attack as run
+    from safeswap.workflow.releasing import attack as run
 
     policy = None if options.policy is None else read_policy(options.policy)
     with console.steps(2) as steps:

@@ -67,7 +67,7 @@ class Masked:
 
     @cached_property
     def account(self) -> Any:
-        """The account of the masking relative to the original: ``changes``, ``statements``, ``findings`` and ``flags``."""
+        """An account relative to the original: ``changes``, ``statements``, ``findings`` and ``flags``."""
         # By name: what a masking did is told in terms of all methods, which are above the values.
         return import_module("safeswap.pipelines.account").account_for(self)
 

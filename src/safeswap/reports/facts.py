@@ -342,7 +342,7 @@ class BandedFigure(Strict):
 
 
 class MembersFacts(Strict):
-    """The facts that members of a review board may know. There is no field for shares, pairs, rates, parameters or draws."""
+    """The facts for members of a review board. There is no field for shares, pairs, rates, parameters or draws."""
 
     format: Literal["safeswap-members-1"] = "safeswap-members-1"
     version: str

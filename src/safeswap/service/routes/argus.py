@@ -23,22 +23,23 @@ from safeswap.methods.recode.steps import Recode
 from safeswap.model.combination import Combinations, as_combinations
 from safeswap.model.microdata import Microdata
 from safeswap.model.scenario import Scenario, as_scenario
-from safeswap.service.http.etags import require_match, set_etag, version_conflict
 from safeswap.service.http.problems import Conflict, Unprocessable
-from safeswap.service.http.wire import Wire, example
+from safeswap.service.http.wire import Wire, example, require_match, set_etag, version_conflict
 from safeswap.service.keeping.database import now
 from safeswap.service.keeping.tables import projects
 from safeswap.service.people.roles import ProjectAccess, Reader, Worker
-from safeswap.service.routes.jobs import Job, offer_results, submit
-from safeswap.service.routes.settings import data_after, project_of, scenario_of
-from safeswap.service.work.questions import (
+from safeswap.service.routes.jobs import (
+    Job,
     QuestionSlot,
     estimate_work,
     load_data,
     load_data_version,
+    offer_results,
     refuse_long,
+    submit,
     tables_of,
 )
+from safeswap.service.routes.settings import data_after, project_of, scenario_of
 from safeswap.service.work.rare import (
     MISSING,
     RARE,

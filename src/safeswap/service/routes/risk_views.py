@@ -26,16 +26,18 @@ from safeswap.service.routes.argus import RiskyRequest
 from safeswap.service.routes.jobs import (
     NONE_YET,
     Job,
+    QuestionSlot,
     ResultId,
     find_or_latest,
+    load_data_version,
     offer_results,
     payload_of,
+    refuse_long,
     serve_page,
     submit,
 )
 from safeswap.service.routes.maskings import AS_SCENARIO, find_masking, masking_request
 from safeswap.service.routes.settings import data_after, project_of, scenario_of
-from safeswap.service.work.questions import QuestionSlot, load_data_version, refuse_long
 from safeswap.service.work.rare import Noise, check_tolerance
 from safeswap.service.work.tasks import Context, Task, masked_data, request_of
 

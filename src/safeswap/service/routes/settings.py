@@ -32,15 +32,20 @@ from safeswap.model.scenario import Scenario
 from safeswap.model.schema import Attribute, Schema
 from safeswap.pipelines.spec import Pipeline
 from safeswap.projects.project import DataSource, Project
-from safeswap.service.http.etags import require_match, set_etag, version_conflict
 from safeswap.service.http.problems import Conflict, Unprocessable
-from safeswap.service.http.wire import Wire, example
+from safeswap.service.http.wire import Wire, example, require_match, set_etag, version_conflict
 from safeswap.service.keeping import auditlog
 from safeswap.service.keeping.database import Database, now
 from safeswap.service.keeping.tables import policies, projects
 from safeswap.service.people.roles import Caller, Governor, ProjectAccess, Reader, Worker, allow
+from safeswap.service.routes.jobs import (
+    QuestionSlot,
+    estimate_work,
+    load_data_version,
+    refuse_long,
+    tables_of,
+)
 from safeswap.service.state import service_of
-from safeswap.service.work.questions import QuestionSlot, estimate_work, load_data_version, refuse_long, tables_of
 from safeswap.service.work.rare import Noise, check_tolerance, perturb_risky
 from safeswap.service.work.tasks import read_schema
 from safeswap.workflow.step_table import StepTable, find_unsafe, make_table
