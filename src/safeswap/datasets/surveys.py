@@ -29,7 +29,7 @@ import numpy as np
 from safeswap.arrays.compiled import njit
 from safeswap.arrays.counter_random import item_state, level_of, uniform
 from safeswap.arrays.types import Floats, Int64s
-from safeswap.datasets.census import _check_size, _make_seed
+from safeswap.datasets.census import _check_size, _make_seed, described_schema, write_chunks
 from safeswap.errors import SpecError
 from safeswap.model.checked import check_types
 
@@ -130,7 +130,7 @@ def _items(region: Int64s, year: Int64s, beds: Int64s, baths: Int64s) -> tuple[F
 
 
 def _housing_schema() -> Schema:
-    from safeswap.model.schema import Attribute, Kind, Schema
+    from safeswap.model.schema import Kind
 
     described = (
         ("IDNUM", Kind.IDENTIFIER, "dwelling", ()),
@@ -144,19 +144,7 @@ def _housing_schema() -> Schema:
         ("MAINTAIN", Kind.NUMERIC, "maintenance, dollars a year", ()),
         ("TAXES", Kind.NUMERIC, "property tax, dollars a month, 0 if the dwelling is not owned", ()),
     )
-    return Schema(
-        name="synthetic_housing_survey",
-        attributes=tuple(
-            Attribute(
-                name=name,
-                kind=kind,
-                label=label,
-                levels=levels,
-                geography_level=0 if kind is Kind.GEOGRAPHY else None,
-            )
-            for name, kind, label, levels in described
-        ),
-    )
+    return described_schema("synthetic_housing_survey", described)
 
 
 ENTERPRISE_KEYS = ("turnover", "employees")
@@ -271,7 +259,7 @@ def _category(codes: Int64s, levels: Any) -> Any:
 
 
 def _enterprise_schema() -> Schema:
-    from safeswap.model.schema import Attribute, Kind, Schema
+    from safeswap.model.schema import Kind
 
     described = (
         ("id", Kind.IDENTIFIER, "enterprise", ()),
@@ -282,15 +270,7 @@ def _enterprise_schema() -> Schema:
         ("turnover", Kind.NUMERIC, "turnover, thousands of euros", ()),
         ("innovation", Kind.NUMERIC, "expenditure on innovation, thousands of euros, 0 if none", ()),
     )
-    return Schema(
-        name="synthetic_enterprises",
-        attributes=tuple(
-            Attribute(
-                name=name, kind=kind, label=label, levels=levels, geography_level=0 if kind is Kind.GEOGRAPHY else None
-            )
-            for name, kind, label, levels in described
-        ),
-    )
+    return described_schema("synthetic_enterprises", described)
 
 
 POPULATION_GEOGRAPHY = ("REGION", "DISTRICT", "MUNICIPALITY", "AREA")
@@ -392,16 +372,8 @@ def write_synthetic_population(
     >>> len(safeswap.read(path, schema=synthetic_population_schema()))
     2000
     """
-    from pyarrow import parquet
-
-    from safeswap.files.atomic import atomic_write
-
     chunks = _chunks(_check_size("persons", persons, _MOST_PERSONS), _make_seed(key))
-    first = next(chunks)
-    with atomic_write(path, force=force) as part, parquet.ParquetWriter(part, first.schema) as writer:
-        writer.write_table(first)
-        for chunk in chunks:
-            writer.write_table(chunk)
+    write_chunks(path, chunks, force=force)
 
 
 @cache
@@ -411,7 +383,7 @@ def synthetic_population_schema() -> Schema:
     >>> synthetic_population_schema()["HID"].kind.value
     'household'
     """
-    from safeswap.model.schema import Attribute, Kind, Schema
+    from safeswap.model.schema import Kind
 
     described: dict[str, Any] = {
         "PID": (Kind.IDENTIFIER, "person", ()),
@@ -426,19 +398,7 @@ def synthetic_population_schema() -> Schema:
         "STATUS": (Kind.NOMINAL, "economic status", _STATUS),
         "WEIGHT": (Kind.WEIGHT, "weight of the household", ()),
     }
-    return Schema(
-        name="synthetic_population",
-        attributes=tuple(
-            Attribute(
-                name=name,
-                kind=kind,
-                label=label,
-                levels=levels,
-                geography_level=POPULATION_GEOGRAPHY.index(name) if name in POPULATION_GEOGRAPHY else None,
-            )
-            for name, (kind, label, levels) in described.items()
-        ),
-    )
+    return described_schema("synthetic_population", ((name, *row) for name, row in described.items()))
 
 
 def _chunks(persons: int, seed: int) -> Iterator[pa.Table]:
