@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from safeswap.cli.console import Console, table, visible
+from safeswap.cli.console import Console, say_left_out, score_table, small_tables, table, visible
 from safeswap.cli.options import (
     OUTPUT,
     Force,
@@ -106,7 +106,6 @@ def assess(
     its schema with --masked-schema.
     """
     from safeswap import workflow
-    from safeswap.cli.console import say_left_out, score_table, small_tables
 
     with console.steps(3) as steps:
         steps.at("reading the original")

@@ -309,7 +309,6 @@ def _service(settings: Settings) -> Iterator[Service]:
 
 
 def _ask_password() -> str:
-    import sys
     from getpass import getpass
 
     if not sys.stdin.isatty():

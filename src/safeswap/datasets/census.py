@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from safeswap.arrays.compiled import njit
+from safeswap.arrays.compiled import njit, run_all, split_runs
 from safeswap.arrays.counter_random import item_state, level_of, odds, uniform
 from safeswap.arrays.types import Int64s
 from safeswap.errors import SpecError
@@ -393,8 +393,6 @@ def _number_of_parts(level: int, sizes: npt.NDArray[np.int64]) -> npt.NDArray[np
 
 def _chunk(blocks: _Blocks, seed: int, start: int, stop: int) -> pa.Table:
     import pyarrow as pa
-
-    from safeswap.arrays.compiled import run_all, split_runs
 
     codes = _codes_of(blocks, start, stop)
     number = stop - start

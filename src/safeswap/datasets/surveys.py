@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from safeswap.arrays.compiled import njit
-from safeswap.arrays.counter_random import item_state, level_of, uniform
+from safeswap.arrays.counter_random import item_state, level_of, uniform, uniforms
 from safeswap.arrays.types import Floats, Int64s
 from safeswap.datasets.census import _check_size, _make_seed, described_schema, write_chunks
 from safeswap.errors import SpecError
@@ -208,7 +208,6 @@ def synthetic_enterprises(n: int = _ENTERPRISES, seed: int = _ENTERPRISE_SEED) -
 
 
 def _draw(seed: int, n: int, purpose: int) -> Floats:
-    from safeswap.arrays.counter_random import uniforms
 
     drawn: Floats = uniforms(seed, n, purpose)
     return drawn

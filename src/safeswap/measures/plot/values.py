@@ -192,7 +192,6 @@ class ConfidentialityPlot:
 
     def numbered(self) -> ConfidentialityPlot:
         """Return the same plot with records labelled by their row in the released file instead of by identifier."""
-        import pyarrow.compute as pc
 
         labels = pa.array(np.arange(1, len(self) + 1))
         if self.points is None:

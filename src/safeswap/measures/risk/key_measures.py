@@ -16,7 +16,7 @@ from safeswap.arrays.types import Floats, Int64s
 from safeswap.errors import SpecError
 from safeswap.measures.base import Measure, name_keys
 from safeswap.measures.key_cells import KeyCells, KeyMeasure, read_weights
-from safeswap.model.columns import missing_codes, to_numbers
+from safeswap.model.columns import missing_codes, rank_of_code, to_numbers
 from safeswap.model.microdata import Microdata
 from safeswap.model.scenario import Resolved
 from safeswap.model.schema import Kind, household_attributes
@@ -353,8 +353,6 @@ def _ranks(data: Microdata, name: str) -> tuple[Int64s, bool]:
     if kind is Kind.NOMINAL or kind is Kind.GEOGRAPHY:
         return data.coded(name).codes.astype(np.int64), False
     if kind is Kind.ORDINAL:
-        from safeswap.model.columns import rank_of_code
-
         return np.asarray(rank_of_code(data, name))[data.coded(name).codes].astype(np.int64), True
     numbers = to_numbers(data, name)
     return np.unique(np.nan_to_num(numbers), return_inverse=True)[1].ravel().astype(np.int64), True

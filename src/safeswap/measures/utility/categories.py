@@ -334,7 +334,6 @@ def _measure_moves(comparison: Comparison, name: str, order: Order, weight: str)
 
 def _count_moves(comparison: Comparison, name: str, order: Order, weight: str) -> tuple[Int64s, Int64s, Floats]:
     """Return rank before, rank after and number of records, or their weight, of every move that occurs: few."""
-    from safeswap.arrays import cells
 
     column = align(comparison, name)
     levels = max(1, column.cardinality)
