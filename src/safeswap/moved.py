@@ -14,12 +14,6 @@ MOVED = {
     "io.argus_files": "projects.argus",
     "io.read": "files.read",
     "io.webswap": "projects.webswap",
-    "reports.plot_files": "charts.confidentiality",
-    "studies.indicator_errors": "studies.evaluate",
-    "studies.prepare": "studies.run",
-    "workflow.arguments": "workflow.masking",
-    "workflow.recoding": "workflow.session",
-    "workflow.thinning": "workflow.thresholds",
 }
 """New module paths by old ones, both below ``safeswap``."""
 
