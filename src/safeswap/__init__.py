@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from safeswap.workflow import to_frame as to_frame
     from safeswap.workflow import undo as undo
     from safeswap.workflow import verify as verify
-    from safeswap.workflow.attacking import attack as attack
     from safeswap.workflow.record_swapping import record_swap as record_swap
+    from safeswap.workflow.releasing import attack as attack
     from safeswap.workflow.reporting import report as report
     from safeswap.workflow.risks import suggest_keys as suggest_keys
 
@@ -55,7 +55,7 @@ _HOME = {
     "StudySpec": "safeswap.model.study",
     "SwapSpec": "safeswap.model.spec",
     "assess": "safeswap.workflow",
-    "attack": "safeswap.workflow.attacking",
+    "attack": "safeswap.workflow.releasing",
     "datasets": "",
     "describe": "safeswap.workflow",
     "mask": "safeswap.workflow",

@@ -14,12 +14,6 @@ MOVED = {
     "io.argus_files": "projects.argus",
     "io.read": "files.read",
     "io.webswap": "projects.webswap",
-    "reports.plot_files": "charts.confidentiality",
-    "studies.indicator_errors": "studies.evaluate",
-    "studies.prepare": "studies.run",
-    "workflow.arguments": "workflow.masking",
-    "workflow.recoding": "workflow.session",
-    "workflow.thinning": "workflow.thresholds",
 }
 """New module paths by old ones, both below ``safeswap``."""
 
@@ -58,7 +52,7 @@ VERBS = {
     "write_risky": "safeswap.measures.risk.risky.Risky.write",
     "write_safe_tables": "safeswap.projects.tables.write_long",
 }
-"""Where the functions live now that ``safeswap.workflow`` had in version 0.1 besides its verbs."""
+"""New homes of the functions that ``safeswap.workflow`` had in version 0.1 besides its verbs."""
 
 
 def warn_of_move(old: str, new: str) -> None:

@@ -82,7 +82,7 @@ _BUILT_IN = {
 
 
 class Usual(NamedTuple):
-    """What decides whether a measure is a default: its axis, its situations, and whether cell counts suffice."""
+    """The properties that make a measure a default: its axis, its situations, and whether cell counts suffice."""
 
     axis: str
     situations: frozenset[str]

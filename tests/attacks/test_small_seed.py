@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
-from safeswap.arrays import order, pairing
+from safeswap.arrays import order
 from safeswap.engines.base import record_identity
 from safeswap.methods.swap import Swap, stage_key
 from safeswap.model.key import Key
@@ -40,9 +40,9 @@ class Intruder:
     def undone_by(self, key: Key) -> npt.NDArray[np.uint32]:
         """The incomes after making the pairs again, the quick way: kernels alone, everything else made once."""
         rows = order.draw_prefix(self.identity, stage_key(self.file, key, stage=0, replicate=0), 1.0)
-        pairs = rows[pairing.walk(self.sexes[rows], 2, self.incomes[rows, None], SPEC.pairs_for(len(rows)), True)[0]]
+        pairs = rows[order.walk(self.sexes[rows], 2, self.incomes[rows, None], SPEC.pairs_for(len(rows)), True)[0]]
         incomes = self.incomes.copy()
-        pairing.exchange(incomes, pairs)
+        order.exchange(incomes, pairs)
         return incomes
 
     def search(self) -> tuple[list[int], int]:

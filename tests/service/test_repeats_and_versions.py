@@ -11,7 +11,7 @@ from fastapi import Depends, FastAPI, Response
 from sqlalchemy import select, update
 from tests.service.serving import Running, running
 
-from safeswap.service.http import etags
+from safeswap.service.http import wire
 from safeswap.service.http.problems import Conflict
 from safeswap.service.http.wire import write_cursor
 from safeswap.service.keeping.tables import replies
@@ -118,7 +118,7 @@ def test_a_claim_that_a_killed_server_left_does_not_last(counting: Running) -> N
     client.post("/count", json={}, headers=key)
     mine = replies.c.key == "five"
     with counting.service.database.write() as connection:
-        past = replies.c.created_at - etags.ABANDONED_SECONDS - 1
+        past = replies.c.created_at - wire.ABANDONED_SECONDS - 1
         connection.execute(update(replies).where(mine).values(status=None, created_at=past))
     assert client.post("/count", json={}, headers=key).status_code == 202
     assert len(DONE) == 2

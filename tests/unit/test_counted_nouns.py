@@ -53,8 +53,8 @@ NEVER_ONE = {
     ("service/routes/data.py", "most"): "a limit of the service",
     ("service/routes/exchange.py", "most_bytes"): "a limit of the service",
     ("service/routes/studies.py", "size"): "above the limit on candidates",
-    ("service/work/questions.py", "records"): "above the limit on work",
-    ("service/work/questions.py", "tables"): "above the limit on work",
+    ("service/routes/jobs.py", "records"): "above the limit on work",
+    ("service/routes/jobs.py", "tables"): "above the limit on work",
     ("studies/run.py", "total"): "above the limit on candidates",
 }
 """Numbers that are never 1 where they are told, and texts that are no numbers, with the reason."""

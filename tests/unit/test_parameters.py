@@ -17,12 +17,11 @@ MOST = 8
 VERBS = {
     "files/read.py": {"read"},
     "workflow/assessing.py": {"assess", "assess_file"},
-    "workflow/attacking.py": {"attack"},
     "workflow/masking.py": {"mask_file"},
     "workflow/risks.py": {"confidentiality"},
     "measures/risk/by_record.py": {"file_risk", "write_record_risks"},
     "workflow/record_swapping.py": {"record_swap"},
-    "workflow/releasing.py": {"release"},
+    "workflow/releasing.py": {"attack", "release"},
     "workflow/reporting.py": {"report"},
     "workflow/safe.py": {"safe_table", "safe_records"},
     "workflow/studying.py": {"study"},

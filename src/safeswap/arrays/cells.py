@@ -3,7 +3,7 @@
 A *cell* is one combination of values of a set of attributes. Columns come coded: unsigned integers below the
 attribute's cardinality. Cells are numbered in mixed radix, the first attribute being the most significant.
 
-A set of combinations of integers, and which records have one of them.
+A :class:`CellSet` is a set of cells, which flags the records that are in one of them.
 """
 
 from __future__ import annotations

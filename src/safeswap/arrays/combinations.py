@@ -3,12 +3,11 @@
 Keys come coded: unsigned integers below the key's cardinality, one of which may mean a blank. A combination
 is given by the positions of its keys.
 
-Count combinations in which a blank could be any value, one way or both ways.
-
-One way (:func:`published_sizes`), a record is counted by its keys that are not blank, and only records that have these
-keys count for it. Both ways (:func:`matching_sizes`), a record with blanks also counts for every record that it could
-be. Neither kind of matching is transitive, so there are no cells to add up. Cells are grouped by their pattern of
-blanks; both ways, a cell of one pattern matches those of another that agree in the keys that neither leaves blank.
+A blank could be any value, one way or both ways. One way (:func:`published_sizes`), a record is counted by its keys
+that are not blank, and only records that have these keys count for it. Both ways (:func:`matching_sizes`), a record
+with blanks also counts for every record that it could be. Neither kind of matching is transitive, so there are no cells
+to add up. Cells are grouped by their pattern of blanks; both ways, a cell of one pattern matches those of another that
+agree in the keys that neither leaves blank.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Importing Numba and loading a kernel from its cache takes half a second, compili
 is compiled on its first call, and functions on the path of a small file have a second form in plain NumPy, with the
 same result, for as long as :func:`is_worth_compiling` says no.
 
-Run kernels on several cores, with results that do not depend on their number.
+:func:`run_all` runs kernels on several cores, with results that do not depend on their number.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _making = RLock()
 
 
 class Budget:
-    """How many elements may still be processed in NumPy: a loop over small arrays is worth compiling too."""
+    """The number of elements that may still be processed in NumPy: a loop over small arrays is worth compiling too."""
 
     left = 1 << 26  # takes NumPy about as long as loading Numba
 

@@ -16,7 +16,7 @@ from safeswap.arrays.compiled import njit
 from safeswap.arrays.types import Codes, Floats, Int32s, Int64s, UInt32s
 
 # Records are in keyed order, a row of labels each, so that a walk reads memory front to back and stops as soon as it
-# has its pairs. The pairs are those of :func:`safeswap.arrays.pairing.walk`, found from the labels themselves, without
+# has its pairs. The pairs are those of :func:`safeswap.arrays.order.walk`, found from the labels themselves, without
 # a packed code per choice of attributes.
 
 

@@ -1,4 +1,4 @@
-"""What an attack is given and what it returns: success, baseline, advantage, and an interval.
+"""The setting of an attack and its outcome: success, baseline, advantage, and an interval.
 
 An attack makes guesses. ``success`` is the share of right ones, ``baseline`` the share that a guess without the
 release, or on records that were never masked, would get right, and
@@ -88,7 +88,7 @@ class Outcome:
 
     @property
     def advantage(self) -> float:
-        """How much better than the baseline the intruder does, at most 1."""
+        """The intruder's gain over the baseline, at most 1."""
         return advantage_of(self.success, self.baseline)
 
     @property
@@ -100,12 +100,12 @@ class Outcome:
 
     @property
     def is_telling(self) -> bool:
-        """Whether there were enough guesses, and enough control records, to say anything."""
+        """True if guesses and control records were enough to say anything."""
         return self.trials >= FEWEST and self.control >= FEWEST
 
     @property
     def note(self) -> str:
-        """What to keep in mind; empty if nothing."""
+        """The caveats; empty if there are none."""
         if self.trials < FEWEST:
             return f"only {plural(self.trials, 'guess', 'guesses')}: too few to say anything"
         return "" if self.is_telling else f"only {plural(int(self.control), 'control record')}: too few to say anything"
@@ -141,7 +141,7 @@ class Skipped:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Setting:
-    """What is attacked, and what the agency knows to judge the outcome by.
+    """The release under attack, and the agency's own knowledge to judge the outcome by.
 
     ``comparison`` has the original and the release, record by record; without an original its two files are the same.
     ``control`` has records that were held out before masking. ``rules`` are combinations that cannot be: for each

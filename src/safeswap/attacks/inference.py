@@ -1,6 +1,6 @@
 """Learn something about a person: a sensitive value from the keys, or a description that fits one person only.
 
-Read a true value off what should be consistent with it: household mates, nested areas, weights, edit rules.
+A true value may also be read off what should be consistent with it: household mates, nested areas, weights, edit rules.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class AttributeInference:
 
 
 class Votes:
-    """How often each value occurs in each cell of the release, and what the most frequent one is."""
+    """The frequency of each value in each cell of the release, and the most frequent one."""
 
     def __init__(self, cells: Int64s, values: Int64s, number: int) -> None:
         self._width = int(values.max(initial=0)) + 1

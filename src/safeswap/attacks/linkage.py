@@ -1,6 +1,7 @@
-"""Find a person's record by the keys: the intruder has the keys of everyone, and links them to the release.
+"""Find a person's record.
 
-Recognise a record by what was left as it was: numbers that are all different, and rare combinations.
+By the keys: the intruder has the keys of everyone, and links them to the release. Or by what was left as it was:
+numbers that are all different, and rare combinations.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Replay attack: repeat the targeted edit on the release and count the changed records that come back.
+"""Undo the masking: find out which records were changed, repeat a deterministic rule, search for a small seed.
 
-Undo the masking: find out which records were changed, repeat a deterministic rule, search for a small seed.
+The replay attack repeats the targeted edit on the release and counts the changed records that come back.
 """
 
 from __future__ import annotations

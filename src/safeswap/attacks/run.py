@@ -165,7 +165,7 @@ class Judged:
 
     @property
     def is_above(self) -> bool:
-        """Whether the advantage is above the limit, and not by chance."""
+        """True if the advantage is above the limit, and not by chance."""
         return self.allowed is not None and self.outcome.is_telling and self.outcome.interval[0] > self.allowed
 
     def as_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The confidentiality plot as a self-contained page or as a picture.
+"""The confidentiality plot as a self-contained page, a picture, or a table of records.
 
 The internal page is interactive: the policy can be dragged, and a click on a record names its neighbours. The public
 page runs no script, shows bins instead of records, and names no record.
@@ -6,8 +6,6 @@ page runs no script, shows bins instead of records, and names no record.
 The picture has neighbours across and perturbation up, with the unsafe zone shaded. As in Seri: squares for records
 whose nearest neighbour is the true one, crosses for those that have it in their neighbourhood, a filled square for the
 largest unit, two policy lines. The public picture leaves out bins of few records.
-
-Write the confidentiality plot as a page, a picture, or a table of records.
 """
 
 from __future__ import annotations

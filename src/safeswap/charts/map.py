@@ -3,7 +3,7 @@
 The page is a single file with Plotly inside. It works offline, follows the reader's light or dark setting, and makes no
 request: its content policy forbids every one. Pictures are byte-identical on every run.
 
-Heat maps of the distortion of 2-way tables: a triangle of coloured numbers.
+A heat map of the distortion of 2-way tables is a triangle of coloured numbers.
 """
 
 from __future__ import annotations

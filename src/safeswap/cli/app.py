@@ -62,7 +62,7 @@ _SHARED = {
     "mask": ("mask_below", "swap"),
     "project": ("init", "run", "status", "step"),
     "recode": ("advice",),
-    "release": ("undo", "verify"),
+    "release": ("report", "undo", "verify"),
     "risk": ("risky", "suggest_keys"),
     "service": ("admin", "serve", "workbench"),
 }

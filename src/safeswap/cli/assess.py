@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from safeswap.cli.console import Console, table, visible
+from safeswap.cli.console import Console, say_left_out, score_table, small_tables, table, visible
 from safeswap.cli.options import (
     OUTPUT,
     Force,
@@ -46,7 +46,7 @@ SCHEMA_ERRORS = {"unlisted-level", "schema-mismatch"}
 
 @dataclass(frozen=True, kw_only=True)
 class AssessOptions:
-    """What to measure, and how the two files are compared."""
+    """The measures, and the way the two files are compared."""
 
     measure: list[str] | None = option("measure, e.g. hellinger or n_rule:n=5,keys=Age+Sex; repeatable", metavar="NAME")
     indicators: Path | None = option("measure the largest change of these key indicators", metavar="TOML")
@@ -106,7 +106,6 @@ def assess(
     its schema with --masked-schema.
     """
     from safeswap import workflow
-    from safeswap.cli.console import say_left_out, score_table, small_tables
 
     with console.steps(3) as steps:
         steps.at("reading the original")
@@ -296,7 +295,7 @@ def _comparison_table(plots: list[ConfidentialityPlot]) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class AttackOptions:
-    """What to try, and what the intruder and the agency have."""
+    """The attacks to try, and the means of intruder and agency."""
 
     attack: list[str] | None = option("attack to try, e.g. linkage; repeatable; all if omitted", metavar="NAME")
     scenario: ScenarioFile = None
@@ -332,7 +331,7 @@ def attack(
     """
     from safeswap import workflow
     from safeswap.attacks.run import read_policy, refuse_above
-    from safeswap.workflow.attacking import attack as run
+    from safeswap.workflow.releasing import attack as run
 
     policy = None if options.policy is None else read_policy(options.policy)
     with console.steps(2) as steps:

@@ -54,7 +54,7 @@ class TableOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class SolverOptions(TableOptions):
-    """What is kept, what is minimised, how it is solved, and the files to write."""
+    """Kept margins, objective, solver, and the files to write."""
 
     keep: list[str] | None = option(
         "margin to keep exactly; repeatable (default: all that leave out one variable)", metavar="A,B"
@@ -83,7 +83,7 @@ class SolverOptions(TableOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class CheckOptions(TableOptions):
-    """What is published, and the list to write."""
+    """The published tables, and the list to write."""
 
     margins: bool = option("assume that the margins of each table are published too", default=True)
     output: Path | None = option("list of small cells, csv or parquet (confidential)", metavar="FILE", panel=OUTPUT)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceOptions:
-    """Where a service has its settings, its projects and its key."""
+    """The places of a service's settings, projects and key."""
 
     settings: Path | None = option("settings file of the service; see the documentation", metavar="TOML")
     store: Path | None = option("directory for the projects", metavar="DIR")
@@ -309,7 +309,6 @@ def _service(settings: Settings) -> Iterator[Service]:
 
 
 def _ask_password() -> str:
-    import sys
     from getpass import getpass
 
     if not sys.stdin.isatty():

@@ -36,16 +36,16 @@ if TYPE_CHECKING:
     from safeswap.datasets.households import household_survey as household_survey
     from safeswap.datasets.households import household_survey_schema as household_survey_schema
     from safeswap.datasets.households import write_household_survey as write_household_survey
-    from safeswap.datasets.population import POPULATION_GEOGRAPHY as POPULATION_GEOGRAPHY
-    from safeswap.datasets.population import POPULATION_RISK as POPULATION_RISK
-    from safeswap.datasets.population import synthetic_population as synthetic_population
-    from safeswap.datasets.population import synthetic_population_schema as synthetic_population_schema
-    from safeswap.datasets.population import write_synthetic_population as write_synthetic_population
     from safeswap.datasets.surveys import ENTERPRISE_KEYS as ENTERPRISE_KEYS
     from safeswap.datasets.surveys import HOUSING_ITEMS as HOUSING_ITEMS
     from safeswap.datasets.surveys import HOUSING_KEYS as HOUSING_KEYS
+    from safeswap.datasets.surveys import POPULATION_GEOGRAPHY as POPULATION_GEOGRAPHY
+    from safeswap.datasets.surveys import POPULATION_RISK as POPULATION_RISK
     from safeswap.datasets.surveys import synthetic_enterprises as synthetic_enterprises
     from safeswap.datasets.surveys import synthetic_housing_survey as synthetic_housing_survey
+    from safeswap.datasets.surveys import synthetic_population as synthetic_population
+    from safeswap.datasets.surveys import synthetic_population_schema as synthetic_population_schema
+    from safeswap.datasets.surveys import write_synthetic_population as write_synthetic_population
     from safeswap.model.microdata import Microdata
     from safeswap.model.schema import Schema
 
@@ -55,8 +55,8 @@ _HOME = {
     "ENTERPRISE_KEYS": "surveys",
     "HOUSING_ITEMS": "surveys",
     "HOUSING_KEYS": "surveys",
-    "POPULATION_GEOGRAPHY": "population",
-    "POPULATION_RISK": "population",
+    "POPULATION_GEOGRAPHY": "surveys",
+    "POPULATION_RISK": "surveys",
     "SURVEY_GEOGRAPHY": "households",
     "SURVEY_KEYS": "households",
     "household_survey": "households",
@@ -66,11 +66,11 @@ _HOME = {
     "synthetic_census_schema": "census",
     "synthetic_enterprises": "surveys",
     "synthetic_housing_survey": "surveys",
-    "synthetic_population": "population",
-    "synthetic_population_schema": "population",
+    "synthetic_population": "surveys",
+    "synthetic_population_schema": "surveys",
     "write_household_survey": "households",
     "write_synthetic_census": "census",
-    "write_synthetic_population": "population",
+    "write_synthetic_population": "surveys",
 }
 
 __all__ = sorted(["available", "cps8d", *_HOME])  # noqa: PLE0605  (the names of the table above, and two more)

@@ -11,7 +11,7 @@ tract, so that neighbours are similar: places differ in who lives there, tracts 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import repeat
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from safeswap.arrays.compiled import njit
+from safeswap.arrays.compiled import njit, run_all, split_runs
 from safeswap.arrays.counter_random import item_state, level_of, odds, uniform
 from safeswap.arrays.types import Int64s
 from safeswap.errors import SpecError
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from safeswap.model.microdata import Microdata
-    from safeswap.model.schema import Schema
+    from safeswap.model.schema import Kind, Schema
 
 
 # Kinds of neighbourhood: countryside, suburb, mixed city, mostly Black, mostly Hispanic, reservation, mostly Asian.
@@ -308,11 +308,30 @@ def write_synthetic_census(
     >>> len(safeswap.read(path, schema=synthetic_census_schema()))
     2000
     """
+    write_chunks(path, synthetic_census_chunks(households, key, chunk_size=chunk_size), force=force)
+
+
+def described_schema(name: str, described: Iterable[tuple[str, Kind, str, tuple[str, ...]]]) -> Schema:
+    """Return a schema of attributes with name, kind, label and levels; areas are in the order from coarse to fine."""
+    from safeswap.model.schema import Attribute, Kind, Schema
+
+    rows = tuple(described)
+    areas = [own for own, kind, _, _ in rows if kind is Kind.GEOGRAPHY]
+    found = (
+        Attribute(
+            name=own, kind=kind, label=label, levels=levels, geography_level=areas.index(own) if own in areas else None
+        )
+        for own, kind, label, levels in rows
+    )
+    return Schema(name=name, attributes=tuple(found))
+
+
+def write_chunks(path: str | os.PathLike[str], chunks: Iterator[pa.Table], *, force: bool) -> None:
+    """Write tables to one Parquet file, chunk by chunk and atomically."""
     from pyarrow import parquet
 
     from safeswap.files.atomic import atomic_write
 
-    chunks = synthetic_census_chunks(households, key, chunk_size=chunk_size)
     first = next(chunks)
     with atomic_write(path, force=force) as part, parquet.ParquetWriter(part, first.schema) as writer:
         writer.write_table(first)
@@ -327,7 +346,7 @@ def synthetic_census_schema() -> Schema:
     >>> synthetic_census_schema()["BLOCK"].geography_level
     4
     """
-    from safeswap.model.schema import Attribute, Kind, Schema
+    from safeswap.model.schema import Kind
 
     kinds = {
         "HHID": Kind.IDENTIFIER,
@@ -336,19 +355,8 @@ def synthetic_census_schema() -> Schema:
         **dict(zip(_CATEGORIES, repeat(Kind.NOMINAL))),
         **dict(zip(_MONEY, repeat(Kind.NUMERIC))),
     }
-    return Schema(
-        name="synthetic_census",
-        attributes=tuple(
-            Attribute(
-                name=name,
-                kind=kind,
-                label=_LABELS[name],
-                levels=_CATEGORIES.get(name, ()),
-                geography_level=CENSUS_GEOGRAPHY.index(name) if name in CENSUS_GEOGRAPHY else None,
-            )
-            for name, kind in kinds.items()
-        ),
-    )
+    rows = ((name, kind, _LABELS[name], _CATEGORIES.get(name, ())) for name, kind in kinds.items())
+    return described_schema("synthetic_census", rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -385,8 +393,6 @@ def _number_of_parts(level: int, sizes: npt.NDArray[np.int64]) -> npt.NDArray[np
 
 def _chunk(blocks: _Blocks, seed: int, start: int, stop: int) -> pa.Table:
     import pyarrow as pa
-
-    from safeswap.arrays.compiled import run_all, split_runs
 
     codes = _codes_of(blocks, start, stop)
     number = stop - start

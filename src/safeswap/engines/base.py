@@ -4,7 +4,7 @@ A method is written once, on these operations. Three rules make the engines agre
 compared for equality only; a draw is one number, unique to its record; a kernel sees whole groups and positions in its
 batch, never rows.
 
-Turn a file's identifiers into the blocks from which keyed draws are made.
+Draws are made from a file's identifiers, as integers or blocks.
 """
 
 from __future__ import annotations

@@ -11,7 +11,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from safeswap.arrays import cells, keyed, matching, order, pairing
+from safeswap.arrays import (
+    cells,
+    keyed,
+    matching,
+    order,
+)
 from safeswap.arrays.cells import CellSet
 from safeswap.arrays.compiled import run_all
 from safeswap.arrays.names import Names
@@ -285,7 +290,7 @@ def exchange(data: Microdata, attributes: Names, pairs: Rows, *, directed: bool 
         before = data.cached_codes(name)
         if before is not None:
             codes = before.codes.copy()
-            pairing.exchange(codes, pairs, directed=directed)
+            order.exchange(codes, pairs, directed=directed)
             coded[name] = Coded(codes, before.levels, before.has_missing)
 
     run_all(move, attributes)
@@ -352,7 +357,7 @@ def _labels(
 
 
 def _pair_labels(data: Microdata, constraint: Constraint, rows: Rows) -> tuple[UInt32s, int, UInt32s]:
-    """Return strata, their number and coordinates of some rows, as :func:`safeswap.arrays.pairing.walk` takes them."""
+    """Return strata, their number and coordinates of some rows, as :func:`safeswap.arrays.order.walk` takes them."""
     codes, sizes = _labels(data, constraint, rows)
     columns = [_narrow(code, size) for code, size in zip(codes, sizes, strict=True)]
     strata, number = columns[0] if constraint.equal else (np.zeros(0, dtype=np.uint32), 1)
@@ -378,9 +383,9 @@ def _walk(data: Microdata, request: PairRequest, rows: Rows) -> tuple[Rows, int]
     strata, number, coordinates = _pair_labels(data, request.constraint, rows)
     if request.partners is not None:
         codes = {name: data.coded(name).codes[rows] for name in request.partners.names}
-        choice = pairing.Choice(*request.partners.numbers(codes))
-        return pairing.walk_best(strata, number, coordinates, request.wanted, choice), len(rows)
-    found, looked_at, _ = pairing.walk(strata, number, coordinates, request.wanted, request.repair)
+        choice = order.Choice(*request.partners.numbers(codes))
+        return order.walk_best(strata, number, coordinates, request.wanted, choice), len(rows)
+    found, looked_at, _ = order.walk(strata, number, coordinates, request.wanted, request.repair)
     return found, looked_at
 
 
@@ -430,7 +435,7 @@ def _repair(data: Microdata, request: PairRequest, rows: Rows, found: Rows) -> R
     places = np.flatnonzero(rest)
     counts = _subtract_members(classes.counts, class_of[found[:kept].ravel()])
     moves = matching.largest_matching(classes.strata, classes.coordinates, counts).moves
-    dealt = places[pairing.assign_moves(class_of[places].astype(np.uint32), moves, len(classes.counts))]
+    dealt = places[order.assign_moves(class_of[places].astype(np.uint32), moves, len(classes.counts))]
     first = np.argsort(dealt.max(axis=1), kind="stable")[: target - kept]
     repaired: Rows = np.concatenate([found[:kept], dealt[first]])
     return repaired
@@ -475,17 +480,17 @@ def _exchange_values(column: pa.ChunkedArray, pairs: Rows, *, directed: bool) ->
     """Exchange values of a column; the values themselves are moved, never rebuilt from codes."""
     if column.null_count == 0 and (pa.types.is_integer(column.type) or pa.types.is_float64(column.type)):
         values = np.concatenate([np.empty(0, column.type.to_pandas_dtype()), *(c.to_numpy() for c in column.chunks)])
-        pairing.exchange(values, pairs, directed=directed)
+        order.exchange(values, pairs, directed=directed)
         return pa.chunked_array([pa.array(values, type=column.type)])
     whole = column.combine_chunks()
     if isinstance(whole, pa.ChunkedArray):  # the result of combining an empty column
         whole = pa.concat_arrays(whole.chunks) if whole.num_chunks else pa.array([], type=column.type)
     if pa.types.is_dictionary(whole.type) and whole.null_count == 0:
         indices = whole.indices.to_numpy().copy()
-        pairing.exchange(indices, pairs, directed=directed)
+        order.exchange(indices, pairs, directed=directed)
         return pa.chunked_array(
             [pa.DictionaryArray.from_arrays(pa.array(indices), whole.dictionary, ordered=whole.type.ordered)]
         )
     source = np.arange(len(whole), dtype=np.int64)
-    pairing.exchange(source, pairs, directed=directed)
+    order.exchange(source, pairs, directed=directed)
     return pa.chunked_array([whole.take(pa.array(source))])

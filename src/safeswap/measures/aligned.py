@@ -1,6 +1,6 @@
 """Align the two files of a comparison: the same code means the same value before and after.
 
-Measure the distortion of every table of one, two or three attributes at once.
+Every table of one, two or three attributes is then measured at once.
 """
 
 from __future__ import annotations

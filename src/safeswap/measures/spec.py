@@ -22,7 +22,7 @@ def choose_linkage(resolved: Resolved) -> str:
 
 
 class RiskSpec(Stated):
-    """How easily records can be singled out: the parameters of ``file_risk`` and ``write_record_risks``.
+    """The ease of singling records out: the parameters of ``file_risk`` and ``write_record_risks``.
 
     >>> RiskSpec(keys=("Age", "Sex"), k=5).k
     5

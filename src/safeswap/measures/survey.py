@@ -13,11 +13,10 @@ on request.
 
 After masking the error has two parts: v(θ̃) + (θ̃ − θ̂)², with θ̂ from the original and θ̃ from the masked file.
 
-Measures that are weighted where the file has a weight, with the figure without weights beside it.
-
-Users of a survey compute with weights, so a figure of tables, means or correlations is made with them by default. A
-weight that is not in the masked file, or not positive and finite in every record, is not used unless it is asked for by
-name; the sentence says so, and which record is the first.
+A :class:`WeightedMeasure` has the figure without weights beside it. Users of a survey compute with weights, so a figure
+of tables, means or correlations is made with them by default. A weight that is not in the masked file, or not positive
+and finite in every record, is not used unless it is asked for by name; the sentence says so, and which record is the
+first.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ VOID = (
     "an exact number of records was swapped",
     "a later step or another release tells more",
 )
-"""What makes the statement about ε void."""
+"""The conditions that void the statement about ε."""
 
 
 def epsilon_of(probability: float, largest: int) -> float:

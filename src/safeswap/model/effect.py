@@ -1,4 +1,4 @@
-"""What a step does to columns, and which counts survive any sequence of steps.
+"""The effects of a step on columns, and the counts that survive any sequence of steps.
 
 A method declares its effects; everything said of a result relative to the original follows from them:
 
@@ -69,7 +69,7 @@ class Dropped(Effect):
 
 
 class Quality(IntEnum):
-    """How the counts of a margin compare with those of the original, best first."""
+    """A margin's counts compared with those of the original, best first."""
 
     EXACT = 0
     AT_MOST = 1

@@ -42,7 +42,7 @@ class Invariant(ABC):
     """A promise that can be checked. Subclasses state the promise and find violations."""
 
     is_about_result: ClassVar[bool] = False
-    """Whether it speaks of the file after alone: anyone who has that can count it, and a later step may break it."""
+    """True if it speaks of the file after alone: anyone who has that can count it, and a later step may break it."""
 
     @property
     @abstractmethod

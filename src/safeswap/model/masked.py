@@ -67,13 +67,13 @@ class Masked:
 
     @cached_property
     def account(self) -> Any:
-        """What was done, relative to the original: ``changes``, ``statements``, ``findings`` and ``flags``."""
+        """An account relative to the original: ``changes``, ``statements``, ``findings`` and ``flags``."""
         # By name: what a masking did is told in terms of all methods, which are above the values.
         return import_module("safeswap.pipelines.account").account_for(self)
 
     @property
     def changes(self) -> Any:
-        """What happened to each column, all steps together; it prints as a table."""
+        """The changes of each column, all steps together; prints as a table."""
         return self.account.changes
 
     @check_types

@@ -37,7 +37,7 @@ ScenarioName = Annotated[
 
 
 class Scenario(Combinations):
-    """Who might attack, and what they know: the keys, stated once for every figure and every masking.
+    """A possible attacker and what they know: the keys, stated once for every figure and every masking.
 
     It is a list of combinations to protect with a name: whatever takes combinations takes a scenario. ``population``
     is the number of people that the file was drawn from, or the column with each record's sampling fraction.

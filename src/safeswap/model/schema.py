@@ -41,7 +41,7 @@ def _number_text(value: float) -> str:
 
 
 BAND_HINT = "band it by year, quarter, month or age first (recode step date_band)"
-"""What to do with a date where categories are needed."""
+"""The hint for a date where categories are needed."""
 
 
 class Kind(StrEnum):

@@ -333,7 +333,7 @@ class SwapSpec(MaskSpec):
 
     @property
     def treats_together(self) -> bool:
-        """Whether all attributes of a pair are exchanged together."""
+        """True if all attributes of a pair are exchanged together."""
         return self.mode == "simultaneous"
 
     @property

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from safeswap.arrays import pairing
+from safeswap.arrays import order
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Flags, Rows
 from safeswap.engines.base import Drawn, Need
@@ -128,7 +128,7 @@ def _exchange(data: Microdata, attributes: Names, pairs: Rows, *, directed: bool
             others.append(name)
             continue
         codes = before.codes.copy()
-        pairing.exchange(codes, pairs, directed=directed)
+        order.exchange(codes, pairs, directed=directed)
         coded[name] = Coded(codes, before.levels, has_missing=False)
     data = data.with_columns({name: as_column(each) for name, each in coded.items()}, coded)
     return exchange(data, tuple(others), pairs, directed=directed) if others else data

@@ -1,4 +1,4 @@
-"""What a masking did, relative to the original: column by column, and as promises that were checked.
+"""The account of a masking relative to the original: column by column, and as promises that were checked.
 
 Reports say nothing else. What is claimed follows from the effects that the methods declare, and is counted again on
 the original and the result; what merely happens to be equal is not claimed, since it would tell of a lucky draw.
@@ -56,11 +56,11 @@ _PUBLIC_WORDS: dict[type[Effect], str] = {
     Redrawn: "some values were drawn anew",
     Replaced: "values were replaced",
 }
-"""What a user of the data is told of steps whose result depends on a draw."""
+"""The words for users of the data on steps whose result depends on a draw."""
 
 _GROUPED, _REMOVED = "values were grouped", "some values were removed"
 _TRUE_VALUES = {_GROUPED: "each is true", _REMOVED: "those that stand are true"}
-"""What can be said of the values while nothing was left to chance."""
+"""The claim about values while nothing was left to chance."""
 
 _PAST_WORDS: dict[type[Effect], str] = {**_PUBLIC_WORDS, Coarsened: _GROUPED, Blanked: _REMOVED}
 
@@ -69,7 +69,7 @@ Status = Literal["unchanged", "recoded", "blanked", "perturbed", "dropped"]
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """What happened to one column, all steps together. Numbers of values are confidential; names and words are not."""
+    """The change of one column, all steps together. Numbers of values are confidential; names and words are not."""
 
     column: str
     recoded: tuple[str, ...] = ()  # the recodes, in plain words
@@ -100,7 +100,7 @@ class Change:
 
     @property
     def details(self) -> str:
-        """What happened, with the steps and the number of blanked values: for use inside the building."""
+        """The change with its steps and the number of blanked values: for use inside the building."""
         parts = [*self.recoded, *(f"by {name}" for name in self.perturbed_by)]
         parts += [f"{plural(self.blanked, 'value')} blanked by {', '.join(self.blanked_by)}"] if self.blanked else []
         if self.levels is not None:
@@ -266,7 +266,7 @@ class Account:
 
     @cached_property
     def changes(self) -> Changes:
-        """What happened to each column, as the steps declare it and the files show it."""
+        """The change of each column, as the steps declare it and the files show it."""
         original, data = self.masked.original, self.masked.data
         evidence = Evidence(original, data, Audit(records=len(original)))
         found = []
@@ -355,7 +355,7 @@ class Account:
 
     @cached_property
     def statements(self) -> tuple[Invariant, ...]:
-        """What may be claimed of the result relative to the original; ``for_users_of`` restricts it to a release."""
+        """The claims about the result relative to the original; ``for_users_of`` restricts it to a release."""
         if len(self._names) == 1:
             own_step = (self._of_blanks(promise) for promise in self._promises[0])
             return tuple(promise for promise in own_step if promise is not None)

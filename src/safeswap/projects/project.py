@@ -71,7 +71,7 @@ class DataSource(Stated):
 
 @dataclass(frozen=True, kw_only=True)
 class Requirement:
-    """What a release must satisfy under a scenario: a figure at most, or below, a limit.
+    """A requirement on a release under a scenario: a figure at most, or below, a limit.
 
     >>> rule = Requirement.parse("prosecutor", "risky <= 0")
     >>> rule.holds(0), rule.holds(1), rule.text
@@ -115,7 +115,7 @@ def _as_list(given: Any) -> Any:
 
 
 class ReleaseSettings(Stated):
-    """Where a release goes, with which key, and what it must satisfy. Paths are relative to the project file."""
+    """The place of a release, its key, and its requirements. Paths are relative to the project file."""
 
     called: ClassVar[str] = "the section release"
 

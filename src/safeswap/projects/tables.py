@@ -17,7 +17,7 @@ from safeswap.arrays.types import Counts, Rows
 from safeswap.errors import InputError, SpecError
 from safeswap.files.columns import normalise_table
 from safeswap.files.frames import NATIVE, find_handler, from_frame
-from safeswap.files.read import is_frame
+from safeswap.files.read import is_frame, read
 from safeswap.files.write import write
 from safeswap.methods.safe.spec import SafeTables
 from safeswap.model.microdata import Microdata, code_column
@@ -141,7 +141,6 @@ def _update_rows(origin: LongCounts, counts: Counts) -> pa.Table:
 def _rows(source: Any, options: dict[str, Any]) -> pa.Table:
     if is_frame(source):
         return normalise_table(from_frame(source))
-    from safeswap.files.read import read
 
     return read(source, **options).table
 
@@ -197,8 +196,6 @@ def count_tables(
     if isinstance(source, CountTable):
         return Programme(tables=(source,)), [None]
     if attributes is not None:
-        from safeswap.files.read import read
-
         data = source if isinstance(source, Microdata) and not reading else read(source, **reading)
         tables = tuple(tabulate(data, each, weighted=True) for each in table_names(attributes))
         return Programme(tables=tables), [None] * len(tables)

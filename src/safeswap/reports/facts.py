@@ -36,7 +36,7 @@ State = Literal["open", "ready", "not ready", "requested", "approved", "rejected
 
 
 class ScenarioFacts(Strict):
-    """Who might attack, and what they know."""
+    """A possible attacker and what they know."""
 
     name: str
     sentence: str
@@ -46,7 +46,7 @@ class ScenarioFacts(Strict):
 
 
 class EstimateFacts(Strict):
-    """What masking did to one estimate that users compute: its change, and by how much its standard error grows."""
+    """The effect on one estimate that users compute: its change, and the growth of its standard error."""
 
     indicator: str
     statistic: str
@@ -100,7 +100,7 @@ class StepFacts(Strict):
 
 
 class ColumnFacts(Strict):
-    """What became of a column. ``untrue`` counts values that differ from the original in the released categories."""
+    """The fate of a column. ``untrue`` counts values that differ from the original in the released categories."""
 
     column: str
     label: str = ""
@@ -126,7 +126,7 @@ class AttackFacts(Strict):
 
     @property
     def ok(self) -> bool | None:
-        """Whether it stays within what is allowed; None if nothing was stated."""
+        """True if it stays within what is allowed; None if nothing was stated."""
         if self.allowed is not None and self.is_above is not None:
             return not self.is_above
         least = self.interval[0] if self.interval else self.advantage  # what may be chance does not count
@@ -158,7 +158,7 @@ class MapFacts(Strict):
 
 
 class TriedFacts(Strict):
-    """What a study tried, and what was chosen; ``swapped`` and ``rule`` say it without a number."""
+    """The candidates of a study, and the choice; ``swapped`` and ``rule`` say it without a number."""
 
     sentence: str
     candidates: int
@@ -178,7 +178,7 @@ class TriedFacts(Strict):
 
 
 class DecisionFacts(Strict):
-    """Who asked for the release, who decided, when and why; ``obstacles`` are what stands against it."""
+    """The request for a release and the decision: by whom, when and why; ``obstacles`` stand against it."""
 
     state: State = "open"
     asked_by: str = ""
@@ -324,7 +324,7 @@ class Facts(Stated):
 
 
 class Verdict(Strict):
-    """Whether something is within its limits."""
+    """One thing that has limits, and the verdict."""
 
     name: str
     ok: bool | None
@@ -342,7 +342,7 @@ class BandedFigure(Strict):
 
 
 class MembersFacts(Strict):
-    """What members of a review board may know. There is no field for shares, pairs, rates, parameters or draws."""
+    """The facts for members of a review board. There is no field for shares, pairs, rates, parameters or draws."""
 
     format: Literal["safeswap-members-1"] = "safeswap-members-1"
     version: str

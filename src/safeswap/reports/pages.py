@@ -83,10 +83,10 @@ def chair_document(facts: Facts) -> Document:
         pictures=_pictures(facts),
         sections=(
             _scenario_section(facts.scenarios),
-            _risk_section(facts),
-            _utility_section(facts),
+            Section(title="Risk", blocks=_figures(facts, "risk")),
+            Section(title="Utility", blocks=_utility(facts)),
             _tried_section(facts),
-            _attack_section(facts),
+            Section(title="Attacks", blocks=_attack_blocks(facts) or (Text("No attack was run."),)),
             _flag_section(facts),
             Section(title="Shares changed", blocks=_shares(facts)),
             Section(title="What was done to the columns", blocks=(*_earlier(facts.earlier), _columns_table(facts))),
@@ -387,14 +387,6 @@ def _scenarios(scenarios: Sequence[ScenarioFacts]) -> tuple[Block, ...]:
     )
 
 
-def _risk_section(facts: Facts) -> Section:
-    return Section(title="Risk", blocks=_figures(facts, "risk"))
-
-
-def _utility_section(facts: Facts) -> Section:
-    return Section(title="Utility", blocks=_utility(facts))
-
-
 def _utility(facts: Facts) -> tuple[Block, ...]:
     """Return the figures of distortion, the largest weighted change, and the errors of estimates."""
     weights = facts.weights
@@ -499,10 +491,6 @@ def _tried_blocks(facts: Facts) -> tuple[Block, ...]:
         columns = ("swapped", "constraint", "rate", "risk", "distortion")
         blocks.append(Table(caption="The nearest rivals.", columns=columns, rows=tried.rivals, numeric=(2, 3, 4)))
     return tuple(blocks)
-
-
-def _attack_section(facts: Facts) -> Section:
-    return Section(title="Attacks", blocks=_attack_blocks(facts) or (Text("No attack was run."),))
 
 
 def _attack_blocks(facts: Facts) -> tuple[Block, ...]:

@@ -1,11 +1,9 @@
-"""The ASGI application: middleware, routes and error handlers.
+"""The ASGI application: middleware, routes and error handlers; the OpenAPI contract, and a page that shows it offline.
 
 ::
 
     request → headers → peer → host → log → body limit → plain JSON → not modified → stored replies → route
                                                                                  permission, then the work ┘
-
-The OpenAPI contract, and a page that shows it offline.
 """
 
 from __future__ import annotations
@@ -23,8 +21,7 @@ from fastapi.routing import APIRoute, RouteContext, iter_route_contexts
 
 from safeswap.errors import InternalError
 from safeswap.service import routes
-from safeswap.service.http import etags, problems
-from safeswap.service.http.etags import NotModified
+from safeswap.service.http import problems, wire
 from safeswap.service.http.headers import (
     BodyLimit,
     HostCheck,
@@ -35,6 +32,7 @@ from safeswap.service.http.headers import (
     allowed_hosts,
 )
 from safeswap.service.http.problems import MEDIA_TYPE, Problem, RequestLog
+from safeswap.service.http.wire import NotModified
 from safeswap.service.keeping.store import free_projects
 from safeswap.service.people.roles import permission_of
 from safeswap.service.people.sessions import StartTokens
@@ -205,7 +203,7 @@ def create_app(settings: Settings, *, start_tokens: StartTokens | None = None) -
         app.include_router(router, prefix=API)
     app.include_router(routes.logs.health_router)  # at the root, for monitoring
     problems.install_handlers(app)
-    app.add_exception_handler(etags.StoredReply, etags.replay)
+    app.add_exception_handler(wire.StoredReply, wire.replay)
     install_contract(app, pages=settings.shows_api_pages)
     _add_middleware(app, settings)
     return app
@@ -260,7 +258,7 @@ def _lifespan(
 
 def _add_middleware(app: FastAPI, settings: Settings) -> None:
     """Add the middleware; the last one added sees a request first."""
-    app.add_middleware(etags.StoreReplies)
+    app.add_middleware(wire.StoreReplies)
     app.add_middleware(NotModified)
     app.add_middleware(PlainJson, streamed=_streamed_routes(app))
     app.add_middleware(BodyLimit, streamed=_streamed_routes(app), upload_bytes=settings.limits.upload_bytes)

@@ -4,16 +4,14 @@ Both give the same numbers. The quick way covers plain swaps and the measures it
 memory, measured and discarded. No masked file is kept or shown: from several draws of one file, the most frequent
 value per record would reveal the original.
 
-The error that masking adds to key indicators, from several draws of one specification.
-
-One masked file shows one draw: θ̃ − θ̂. Over many draws under the same key, the mean of θ̃ − θ̂ is the bias of the method,
-and their variance is what masking adds at random. With v(θ̂) the variance of the sample,
+Several draws of one specification show the error that masking adds to key indicators. One masked file shows one draw:
+θ̃ − θ̂. Over many draws under the same key, the mean of θ̃ − θ̂ is the bias of the method, and their variance is what
+masking adds at random. With v(θ̂) the variance of the sample,
 
     total error² = v(θ̂) + variance between draws + bias².
 
 It is the second estimate beside v(θ̃) + (θ̃ − θ̂)² of the release itself. A study with replicates makes it for the
-specification that its rule chooses. Files of further draws are never kept: the most frequent value per record would
-reveal the original.
+specification that its rule chooses.
 """
 
 from __future__ import annotations

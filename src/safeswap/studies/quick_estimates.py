@@ -1,9 +1,7 @@
-"""Update estimates from the pairs moved: totals, means, shares and ratios by domain, as :mod:`quick` does counts.
+"""Update estimates and weighted tables from the pairs moved, as :mod:`safeswap.studies.quick` does counts.
 
 A swap changes an estimate only through the records it touches: their domain, their values, or both. The sums before are
 made once; each candidate adds what its pairs change. The cost grows with the pairs, not with the records.
-
-Score weighted tables from the pairs moved, as :mod:`candidates` does for counts.
 
 A record keeps its weight when its values move, so the total weight stays, and a cell gains and loses the weights of the
 records that enter and leave it. Weighted one-way margins do move: the sums expected under independence are made anew
@@ -56,7 +54,7 @@ class Lines(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """What a group of swaps exchanges, per line."""
+    """The values that a group of swaps exchanges, per line."""
 
     lines: Int64s
     top: Flags
@@ -263,7 +261,7 @@ class Moves(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Where cells lie in the tables that can change: the columns of ``place``, and the tables these stand for."""
+    """The places of cells in the tables that can change: the columns of ``place``, and the tables these stand for."""
 
     place: Int32s
     column: Int64s

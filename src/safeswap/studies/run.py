@@ -1,9 +1,7 @@
-"""Run a study: all candidates, on all cores, in blocks that can be checkpointed.
+"""Check a study, enumerate its candidates, and run them on all cores, in blocks that can be checkpointed.
 
 The scores of a candidate are a pure function of data, study, key and replicate; they do not depend on the thread or
 session that computes a block.
-
-Check a study and enumerate its candidates before anything runs.
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ MOST_CANDIDATES = 2_000_000
 """A larger grid is refused, with its size and a search suggested instead."""
 
 _GIVEN = frozenset({"touched"})
-"""What a study can give a measure besides the two files."""
+"""The needs of a measure that a study can meet besides the two files."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from safeswap.on_disk.audit_record import AuditRecord
 
 Match = Literal["auto", "position"]
-"""How the records of two files are matched: by identifier if both have one, or by position."""
+"""The way the records of two files are matched: by identifier if both have one, or by position."""
 
 
 @check_types

@@ -1,7 +1,4 @@
-"""Plan, mask, keep and undo: the verbs that change data or say what would change.
-
-Convert a caller's arguments to values: a specification, a key.
-"""
+"""Plan, mask, keep and undo: the verbs that change data or say what would change."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ _STUDY = "study"
 
 @dataclass(frozen=True, kw_only=True)
 class StepReport(StepRow):
-    """What one step did, how long it took, and whether it was taken from an earlier run."""
+    """One step of a run: its effect, its time, and if it was taken from an earlier run."""
 
     seconds: float
     kept: bool
@@ -61,7 +61,7 @@ class StepReport(StepRow):
 
 @dataclass(frozen=True, kw_only=True)
 class StudyReport:
-    """What the study of a project found: the sentence of its choice, or why there is none."""
+    """The result of a project's study: the sentence of its choice, or why there is none."""
 
     scenario: str
     candidates: int
@@ -79,12 +79,12 @@ class Outcome:
 
     @property
     def ok(self) -> bool:
-        """Whether it is satisfied."""
+        """True if it is satisfied."""
         return self.requirement.holds(self.value)
 
     @property
     def sentence(self) -> str:
-        """What is required and what was found."""
+        """The requirement and the figure found."""
         return f"{self.requirement.text}, found {self.value:.6g}"
 
 
@@ -106,13 +106,13 @@ class ProjectRun:
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """What stands against a release, each in a sentence; empty if it is ready."""
+        """The obstacles to a release, a sentence each; empty if it is ready."""
         unmet = [f"required is {each.sentence}" for each in self.outcomes if not each.ok]
         return (*self.problems, *unmet)
 
     @property
     def is_ready(self) -> bool:
-        """Whether everything that was promised and required holds."""
+        """True if every promise and requirement holds."""
         return not self.failures
 
     def as_dict(self) -> dict[str, Any]:
@@ -133,7 +133,7 @@ class ProjectRun:
 
 @dataclass(frozen=True, kw_only=True)
 class ProjectStatus:
-    """What of a project is current. ``steps`` has the state of each step: current, stale or not run."""
+    """The state of a project. ``steps`` has the state of each step: current, stale or not run."""
 
     data: str
     guesses: tuple[str, ...]
@@ -145,7 +145,7 @@ class ProjectStatus:
 
     @property
     def is_current(self) -> bool:
-        """Whether the last run did what the file says, and its result is in place."""
+        """True if the last run did what the file says, and its result is in place."""
         return self.data == "unchanged" and self.masked == "in place" and all(how == "current" for _, how in self.steps)
 
     def as_dict(self) -> dict[str, Any]:

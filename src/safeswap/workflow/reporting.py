@@ -31,7 +31,7 @@ from safeswap.reports.facts import (
     WeightFacts,
 )
 from safeswap.workflow.assessing import assess, compare, default_measures
-from safeswap.workflow.releasing import as_indicators
+from safeswap.workflow.releasing import as_indicators, make_terms
 
 if TYPE_CHECKING:
     from safeswap.releases.publish import Published
@@ -114,7 +114,7 @@ def report(
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """What is known of a masking beside itself; without ``verify`` its promises are not checked again."""
+    """The facts about a masking beside itself; without ``verify`` its promises are not checked again."""
 
     scenarios: Sequence[Scenario] = ()
     figures: Sequence[Figure] = ()
@@ -132,7 +132,6 @@ class Known:
 def collect(masked: Masked, known: Known) -> Facts:
     """Collect the facts where figures are known already."""
     from safeswap.releases.publish import preview
-    from safeswap.workflow.releasing import make_terms
 
     account, published = masked.account, known.published
     made = make_terms(masked, recipe=known.recipe, **(known.terms or {}))

@@ -1,7 +1,4 @@
-"""Find combinations of keys that too few records share.
-
-The confidentiality plot: each record's perturbation against its neighbours.
-"""
+"""Look for risk: unsafe combinations, identifying attributes, and the confidentiality plot."""
 
 from __future__ import annotations
 

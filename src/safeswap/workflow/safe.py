@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from safeswap.measures.table_check import TableCheck
-from safeswap.methods.safe.spec import SafeTables
+from safeswap.measures.table_check import TableCheck, check_programme
+from safeswap.methods.safe.spec import SafeSpec, SafeTables
 from safeswap.model.checked import check_types
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
@@ -96,7 +96,6 @@ def safe_records(
     >>> check_tables(masked.data, tables, 5).is_safe
     True
     """
-    from safeswap.methods.safe.spec import SafeSpec
     from safeswap.model.table import check_tolerance
     from safeswap.projects.tables import table_names
     from safeswap.workflow.masking import mask
@@ -135,7 +134,6 @@ def check_tables(
     >>> check_tables([[1, 4], [6, 9]], tolerance=3).derived
     1
     """
-    from safeswap.measures.table_check import check_programme
     from safeswap.projects.tables import count_tables
 
     programme, _ = count_tables(data, attributes=tables, names=names, count=count, reading=reading)

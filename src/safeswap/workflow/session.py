@@ -1,9 +1,7 @@
-"""An interactive session with a file: the combinations to protect, the steps so far, and the risk after each.
+"""Recode a file by a recipe, at once or in an interactive session.
 
-Everything is a value. Adding, undoing or editing a step returns a new session, which reuses the results up to the
-first step that differs.
-
-Recode a file by a recipe.
+A session has the combinations to protect, the steps so far, and the risk after each. Everything is a value. Adding,
+undoing or editing a step returns a new session, which reuses the results up to the first step that differs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What each step of a pipeline did: risk under every scenario before and after it, values blanked, utility."""
+"""The effect of each step of a pipeline: risk under every scenario before and after it, values blanked, utility."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Figure:
 
 @dataclass(frozen=True, kw_only=True)
 class StepRow:
-    """What one step did.
+    """The effect of one step.
 
     ``blanked`` has, by column, how many more values are missing after the step. The utility is that of the file after
     the step, compared with the original; None where a measure does not apply.

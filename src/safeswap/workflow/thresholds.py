@@ -1,8 +1,7 @@
 """A threshold of risk: find the records above it, and blank or swap until none is left there.
 
-Bring the PERCENTAGE BIAS of a targeted edit below its bound by exchanging less, comparing prediction and outcome.
-
-Source: Moore 1996, section XIII and Appendix A, Theorems A.2 and A.3, Table 8.
+:func:`thin_to` brings the PERCENTAGE BIAS of a targeted edit below its bound by exchanging less, and compares
+prediction and outcome. Source: Moore 1996, section XIII and Appendix A, Theorems A.2 and A.3, Table 8.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class Below:
 
     @property
     def sentence(self) -> str:
-        """What was done, in words."""
+        """The outcome in words."""
         how = "blanking values" if self.masked.spec.method == "suppress" else "swapping them first"
         return f"{plural(self.above, 'record')} had a risk above {self.threshold:g}; after {how} none has."
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from safeswap.arrays import compiled, pairing
+from safeswap.arrays import compiled, order
 from safeswap.arrays.compiled import Kernel
 
 RUN = """
@@ -74,6 +74,6 @@ def test_a_process_that_hangs_with_the_lock_holds_nobody_up(tmp_path: Path, monk
 
 def test_a_kernel_stays_a_function_of_its_module() -> None:
     # Spark sends kernels to its workers by name.
-    assert isinstance(pairing.assign_moves, Kernel)
-    assert pickle.loads(pickle.dumps(pairing.assign_moves)) is pairing.assign_moves
-    assert pairing.assign_moves.__doc__ == pairing.assign_moves.py_func.__doc__
+    assert isinstance(order.assign_moves, Kernel)
+    assert pickle.loads(pickle.dumps(order.assign_moves)) is order.assign_moves
+    assert order.assign_moves.__doc__ == order.assign_moves.py_func.__doc__

@@ -11,7 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeswap.arrays import cells, keyed, matching, order, pairing, sparse
+from safeswap.arrays import (
+    cells,
+    keyed,
+    matching,
+    order,
+    sparse,
+)
 from safeswap.arrays.compiled import SMALL, SMALL_FOR_NUMBA, Budget, Kernel, is_worth_compiling
 
 seeds = st.integers(0, 2**32 - 1)
@@ -91,7 +97,7 @@ def test_records_are_paired_alike(seed: int, records: int, strata: int, wanted: 
     rng = np.random.default_rng(seed)
     of = rng.integers(0, strata, records).astype(np.uint32) if strata else np.zeros(0, np.uint32)
     coordinates = rng.integers(0, rng.integers(1, 5), (records, 2)).astype(np.uint32)
-    assert_alike(lambda: pairing.walk(of, strata, coordinates, wanted, by_stratum))
+    assert_alike(lambda: order.walk(of, strata, coordinates, wanted, by_stratum))
 
 
 @given(seeds)
@@ -101,7 +107,7 @@ def test_values_are_exchanged_alike(seed: int) -> None:
 
     def exchange() -> Any:
         copy = values.copy()
-        pairing.exchange(copy, pairs)
+        order.exchange(copy, pairs)
         return copy
 
     assert_alike(exchange)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeswap.arrays import pairing
+from safeswap.arrays import order
 
 Labels = npt.NDArray[np.uint32]
 
@@ -49,7 +49,7 @@ def test_walking_pairs_consecutive_records_of_a_stratum_or_of_the_file(
     case: tuple[Labels, int, Labels], wanted: int, by_stratum: bool
 ) -> None:
     strata, number, coordinates = case
-    found, looked_at, formed = pairing.walk(strata, number, coordinates, wanted, by_stratum)
+    found, looked_at, formed = order.walk(strata, number, coordinates, wanted, by_stratum)
     assert found.tolist() == pairs_by_hand(strata, coordinates, wanted, by_stratum=by_stratum)
     assert looked_at <= len(coordinates)
     assert len(found) <= formed <= looked_at // 2
@@ -62,16 +62,16 @@ def test_more_records_at_the_end_never_change_the_first_pairs(
     case: tuple[Labels, int, Labels], cut: int, wanted: int
 ) -> None:
     strata, number, coordinates = case
-    some = pairing.walk(strata[:cut], number, coordinates[:cut], wanted, True)[0].tolist() if cut else []
-    assert pairing.walk(strata, number, coordinates, wanted, True)[0].tolist()[: len(some)] == some
+    some = order.walk(strata[:cut], number, coordinates[:cut], wanted, True)[0].tolist() if cut else []
+    assert order.walk(strata, number, coordinates, wanted, True)[0].tolist()[: len(some)] == some
 
 
 @given(records_in_order())
 def test_walking_stops_at_the_record_that_completes_the_last_pair(case: tuple[Labels, int, Labels]) -> None:
     strata, number, coordinates = case
-    everything = pairing.walk(strata, number, coordinates, 1000, True)[0]
+    everything = order.walk(strata, number, coordinates, 1000, True)[0]
     for wanted in range(1, len(everything) + 1):
-        assert pairing.walk(strata, number, coordinates, wanted, True)[1] == everything[wanted - 1].max() + 1
+        assert order.walk(strata, number, coordinates, wanted, True)[1] == everything[wanted - 1].max() + 1
 
 
 @st.composite
@@ -94,7 +94,7 @@ def test_dealing_takes_the_next_records_of_each_class(case: tuple[Labels, npt.ND
     class_of, moves, classes = case
     queues = {c: np.flatnonzero(class_of == c).tolist() for c in range(classes)}
     expected = [[queues[a].pop(0), queues[b].pop(0)] for a, b, number in moves.tolist() for _ in range(number)]
-    assert pairing.assign_moves(class_of, moves, classes).tolist() == expected
+    assert order.assign_moves(class_of, moves, classes).tolist() == expected
 
 
 @pytest.mark.parametrize("kind", ["uint8", "uint16", "uint32", "uint64", "int8", "int64", "float64", "bool"])
@@ -103,10 +103,10 @@ def test_exchanging_twice_changes_nothing_and_once_only_the_pairs(kind: str) -> 
     values: Any = (rng.random(40) * 100).astype(kind)
     pairs = rng.permutation(40)[:24].reshape(12, 2)
     changed = values.copy()
-    pairing.exchange(changed, pairs)
+    order.exchange(changed, pairs)
     assert changed[pairs[:, 0]].tolist() == values[pairs[:, 1]].tolist()
     assert changed[pairs[:, 1]].tolist() == values[pairs[:, 0]].tolist()
     others = np.setdiff1d(np.arange(40), pairs)
     assert changed[others].tolist() == values[others].tolist()
-    pairing.exchange(changed, pairs)
+    order.exchange(changed, pairs)
     assert changed.tolist() == values.tolist()

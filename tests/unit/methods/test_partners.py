@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import safeswap as ss
 from safeswap import registry, workflow
-from safeswap.arrays import order, pairing
+from safeswap.arrays import order
 from safeswap.errors import InputError, SpecError
 from safeswap.measures.utility.weighted_tables import WeightedMargins
 from safeswap.model.microdata import Microdata
@@ -38,7 +38,7 @@ def survey(records: int = 120, seed: int = 0) -> Microdata:
     return Microdata(pa.table(columns), schema)
 
 
-def greedy(strata: Any, coordinates: Any, choice: pairing.Choice, wanted: int) -> list[list[int]]:
+def greedy(strata: Any, coordinates: Any, choice: order.Choice, wanted: int) -> list[list[int]]:
     """The rule told plainly: go through the order; of the next 50 free ones that differ, take the least cost."""
     weights, values, categories = choice
     taken: set[int] = set()
@@ -47,7 +47,7 @@ def greedy(strata: Any, coordinates: Any, choice: pairing.Choice, wanted: int) -
         if i in taken or len(pairs) == wanted:
             continue
         later = [j for j in range(i + 1, len(strata)) if j not in taken and strata[j] == strata[i]]
-        eligible = [j for j in later if (coordinates[j] != coordinates[i]).all()][: pairing.WINDOW]
+        eligible = [j for j in later if (coordinates[j] != coordinates[i]).all()][: order.WINDOW]
         if not eligible:
             continue
 
@@ -77,8 +77,8 @@ def test_partners_are_those_of_the_rule_told_plainly(
     weights = rng.integers(0, 10, records)
     flags = rng.integers(0, 2, values).astype(np.bool_)
     wanted = int(rng.integers(0, records + 1))
-    choice = pairing.Choice(weights, numbers, flags)
-    found = pairing.walk_best(of_stratum, strata, coordinates, wanted, choice)
+    choice = order.Choice(weights, numbers, flags)
+    found = order.walk_best(of_stratum, strata, coordinates, wanted, choice)
     assert found.tolist() == greedy(of_stratum, coordinates, choice, wanted)[: records // 2]
 
 

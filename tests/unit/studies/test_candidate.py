@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safeswap.arrays import cells, divergence, pairing, two_way
+from safeswap.arrays import cells, divergence, order, two_way
 from safeswap.arrays import two_way as touched
 from safeswap.studies import candidates
 
@@ -69,7 +69,7 @@ def test_pairs_are_those_of_the_reference_walk(*, records, seed, every, differ, 
     swapped = (0, 2)
     coordinates = [labels[:, s] for s in swapped] if every else [cells.pack([labels[:, 0], labels[:, 2]], [3, 4])[0]]
     coordinates += [labels[:, 1]] if differ else []
-    expected, _, _ = pairing.walk(strata, 2, np.stack(coordinates, axis=1).astype(np.uint32), wanted, by_stratum)
+    expected, _, _ = order.walk(strata, 2, np.stack(coordinates, axis=1).astype(np.uint32), wanted, by_stratum)
     differing = np.array([1] if differ else [], dtype=np.int64)
     found = touched.first_pairs(labels, strata, 2, np.array(swapped), every, differing, wanted, by_stratum)
     assert found.tolist() == expected.tolist()

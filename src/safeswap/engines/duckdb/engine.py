@@ -3,7 +3,7 @@
 Only records whose draw is low enough to matter enter the database, with their codes. They are numbered in the order of
 their draws, within a stratum or overall; odd ones are paired with the next, a pair counts if it is of one stratum and
 differs in every coordinate, and the first ``wanted`` in the order of the later draw are taken. That is the walk of
-:mod:`safeswap.arrays.pairing`, expressed in window functions.
+:mod:`safeswap.arrays.order`, expressed in window functions.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from safeswap.arrays import keyed, order, pairing
+from safeswap.arrays import keyed, order
 from safeswap.arrays.cells import CellSet
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Counts, Flags, Int64s, Integers, Rows, Words
@@ -352,9 +352,9 @@ class DuckDBRecords:
             place += len(group)
         coordinates = np.stack(groups, axis=1).astype(np.uint32)
         codes = {name: labels[:, wide.index(name)] for name in rule.names}
-        choice = pairing.Choice(*rule.numbers(codes))
+        choice = order.Choice(*rule.numbers(codes))
         number = int(strata.max(initial=0)) + 1
-        found = pairing.walk_best(strata, number, coordinates, request.wanted, choice)
+        found = order.walk_best(strata, number, coordinates, request.wanted, choice)
         kinds = "".join(f", {side}{i} UINTEGER" for side in "ab" for i in range(len(names)))
         stored = self.store.new_table(f"k BIGINT, a BIGINT, b BIGINT, h UBIGINT, l UBIGINT, n BIGINT{kinds}")
         nothing = np.zeros(len(found), dtype=np.uint64)

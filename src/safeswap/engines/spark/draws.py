@@ -13,7 +13,7 @@ import pyarrow as pa
 from safeswap.arrays.cells import CellSet
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Int64s, UInt64s
-from safeswap.engines.base import KEEP, Derivation, Ends, Kernel, number_labels
+from safeswap.engines.base import KEEP, Derivation, Ends, Kernel, column_blocks, column_identity, number_labels
 from safeswap.engines.spark.session import (
     Batches,
     Piece,
@@ -27,7 +27,7 @@ from safeswap.engines.spark.session import (
 
 
 class Step(Protocol):
-    """What a task does with a piece: it gets the row numbers, and the columns in the order asked for."""
+    """The work of a task on a piece: it gets the row numbers, and the columns in the order asked for."""
 
     def __call__(self, rows: Int64s, columns: Sequence[pa.Array]) -> pa.RecordBatch:
         """Return the result."""
@@ -66,7 +66,6 @@ class Draw:
     def words(self, own: pa.Array) -> UInt64s:
         """Return the whole cipher text of each record."""
         from safeswap.arrays import keyed
-        from safeswap.engines.base import column_blocks
 
         words: UInt64s = keyed.encrypt(column_blocks(own, self.identity_key), self.key)
         return words
@@ -163,7 +162,6 @@ class IdentifierCheck:
 
     def __call__(self, rows: Int64s, columns: Sequence[pa.Array]) -> pa.RecordBatch:
         """Run on a piece."""
-        from safeswap.engines.base import column_identity
         from safeswap.files.identifiers import find_missing
 
         column = pa.chunked_array([columns[0]])
@@ -191,7 +189,6 @@ class IdentityBlocks:
 
     def __call__(self, rows: Int64s, columns: Sequence[pa.Array]) -> pa.RecordBatch:
         """Run on a piece."""
-        from safeswap.engines.base import column_blocks
 
         blocks = column_blocks(columns[0], self.identity_key)
         return _batch(["x", "y"], [np.ascontiguousarray(blocks[:, word]).view(np.int64) for word in (0, 1)], [], "")
@@ -207,7 +204,6 @@ def value_codes(column: pa.Array, key: bytes) -> Int64s:
     (True, 0)
     """
     from safeswap.arrays import keyed
-    from safeswap.engines.base import column_blocks
 
     levels, indices = _levels(column)
     words = keyed.encrypt(column_blocks(levels, key), key)

@@ -530,7 +530,7 @@ class Exchanges:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Compared:
-    """What was counted when both files were compared."""
+    """The counts of a comparison of both files."""
 
     names: Names
     others: Names

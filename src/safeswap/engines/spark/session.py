@@ -1,6 +1,6 @@
-"""Start a Spark session if the caller has none, with a Java runtime if the machine has none.
+"""Start a Spark session if the caller has none, with a Java runtime if the machine has none, and read the files.
 
-How workers read the files: pieces of row groups, one per task, decoded by Arrow and never by Java.
+Workers read pieces of row groups, one per task, decoded by Arrow and never by Java.
 
 A record is known by its row number in all files together. Values travel between workers as integers or bytes that hold
 every bit of them, since Spark has fewer types than Parquet: it would round times and lacks unsigned numbers.

@@ -3,7 +3,7 @@
 Seri (Istat), A graphical framework to evaluate risk assessment and information loss at individual level. Everything
 here is about single records and for internal use only.
 
-Match the records of two files: by identifier if both have one, else by position.
+The records of two files are matched by identifier if both have one, else by position.
 """
 
 from __future__ import annotations
@@ -192,7 +192,6 @@ class ConfidentialityPlot:
 
     def numbered(self) -> ConfidentialityPlot:
         """Return the same plot with records labelled by their row in the released file instead of by identifier."""
-        import pyarrow.compute as pc
 
         labels = pa.array(np.arange(1, len(self) + 1))
         if self.points is None:

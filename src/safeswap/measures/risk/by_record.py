@@ -1,9 +1,7 @@
 """The risk of a file by its keys, in totals, and of its single records. Records are confidential.
 
-How a file's risk is spread over its records, for small charts: by group size, by risk, by key.
-
-A bar knows its records, which are confidential; its count may be shown inside the building, with noise where the
-caller needs it.
+Bars show how risk is spread over records: by group size, by risk, by key. A bar knows its records, which are
+confidential; its count may be shown inside the building, with noise where the caller needs it.
 """
 
 from __future__ import annotations
@@ -18,10 +16,10 @@ import numpy as np
 
 from safeswap.arrays.types import Flags, Floats, Rows
 from safeswap.measures.households import household_risks
-from safeswap.measures.key_cells import key_cells
+from safeswap.measures.key_cells import check_keys, key_cells
 from safeswap.measures.risk import suda2
-from safeswap.measures.risk.individual_risk import record_risks
-from safeswap.measures.risk.key_measures import CellValues, diversities
+from safeswap.measures.risk.individual_risk import IndividualRisk, record_risks
+from safeswap.measures.risk.key_measures import CellValues, KAnonymity, LDiversity, diversities
 from safeswap.measures.risk.population_risk import loglinear_risk
 from safeswap.model.checked import check_types
 from safeswap.model.columns import missing_codes
@@ -65,9 +63,6 @@ def file_risk(
     ['k_anonymity:keys=Age+Sex,k=5', 'individual_risk:keys=Age+Sex', 'suda2:keys=Age+Sex']
     """
     from safeswap.measures.base import score_under
-    from safeswap.measures.key_cells import check_keys
-    from safeswap.measures.risk.individual_risk import IndividualRisk
-    from safeswap.measures.risk.key_measures import KAnonymity, LDiversity
     from safeswap.measures.risk.suda2 import Suda2
 
     asked = None if scenario is None else as_scenario(scenario)
@@ -113,7 +108,6 @@ def record_risk(
     >>> record_risk(people, ["Sex"], weight="w")["risk"].round(4).tolist()
     [0.0251, 0.0054, 0.0054]
     """
-    from safeswap.measures.risk.individual_risk import record_risks
 
     source = _read(data)
     found = record_risks(source, keys, weight=weight, model=model, missing=missing)
@@ -186,7 +180,6 @@ def write_record_risks(
     import pyarrow as pa
 
     from safeswap.files.write import write
-    from safeswap.measures.risk.individual_risk import record_risks
 
     source = _read(data)
     meaning: dict[str, Any] = {} if missing is None else {"missing": missing}

@@ -1,6 +1,5 @@
-"""Measures that count records with the same keys in the released file alone: k-anonymity and l-diversity.
-
-t-closeness: how far the sensitive values of records with the same keys are from those of all records.
+"""Measures that count records with the same keys in the released file alone: k-anonymity and l-diversity;
+and t-closeness: how far the sensitive values of these records are from those of all.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from safeswap.arrays.types import Floats, Int64s
 from safeswap.errors import SpecError
 from safeswap.measures.base import Measure, name_keys
 from safeswap.measures.key_cells import KeyCells, KeyMeasure, read_weights
-from safeswap.model.columns import missing_codes, to_numbers
+from safeswap.model.columns import missing_codes, rank_of_code, to_numbers
 from safeswap.model.microdata import Microdata
 from safeswap.model.scenario import Resolved
 from safeswap.model.schema import Kind, household_attributes
@@ -183,7 +182,7 @@ class LDiversity(KeyMeasure):
 
 
 class CellValues(NamedTuple):
-    """How often each sensitive value occurs in each cell, and the number of a cell's records with a known one."""
+    """The frequency of each sensitive value in each cell, and the number of a cell's records with a known one."""
 
     cell: npt.NDArray[np.int64]
     level: npt.NDArray[np.int64]
@@ -354,8 +353,6 @@ def _ranks(data: Microdata, name: str) -> tuple[Int64s, bool]:
     if kind is Kind.NOMINAL or kind is Kind.GEOGRAPHY:
         return data.coded(name).codes.astype(np.int64), False
     if kind is Kind.ORDINAL:
-        from safeswap.model.columns import rank_of_code
-
         return np.asarray(rank_of_code(data, name))[data.coded(name).codes].astype(np.int64), True
     numbers = to_numbers(data, name)
     return np.unique(np.nan_to_num(numbers), return_inverse=True)[1].ravel().astype(np.int64), True

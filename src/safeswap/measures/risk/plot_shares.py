@@ -11,7 +11,7 @@ from pydantic import Field
 
 from safeswap.errors import SpecError
 from safeswap.measures.base import AttributeNames, ParametricMeasure, Situation, numeric_names
-from safeswap.measures.plot.numeric_keys import Distance, Scale
+from safeswap.measures.plot.numeric_keys import Distance, Scale, confidentiality_plot
 from safeswap.measures.plot.values import ConfidentialityPlot, Policy
 from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import finite_numbers
@@ -61,7 +61,6 @@ class PlotMeasure(ParametricMeasure):
         return names, numeric.pop()
 
     def _distance_plot(self, comparison: Comparison, names: tuple[str, ...]) -> ConfidentialityPlot:
-        from safeswap.measures.plot.numeric_keys import confidentiality_plot
 
         known = _PLOTS.setdefault(comparison, {})
         scale = _choose_scale(comparison, names) if self.scale == "auto" else self.scale

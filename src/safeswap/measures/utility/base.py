@@ -35,7 +35,7 @@ MOST_TABLES = 1_000
 GOMATAM_KARR = "Gomatam & Karr (2003), Distortion Measures for Categorical Data Swapping, NISS report 131"
 
 KEPT_BY_SWAPS = " A swap keeps the counts of every single attribute: this figure cannot see it."
-"""Where one-way tables are blind."""
+"""A note on what one-way tables cannot see."""
 
 _TABLES_OF = {1: "one-way", 2: "two-way", 3: "three-way"}
 

@@ -1,4 +1,6 @@
-r"""Distances between tables before and after (Gomatam & Karr 2003).
+r"""Distortion of categories: distances of tables, changes of single records, and lost information.
+
+Distances between tables before and after (Gomatam & Karr 2003):
 
 ===================  ==================================================================================
 ``hellinger``        sqrt(½ Σ (√f − √g)²) over the cells
@@ -9,11 +11,8 @@ r"""Distances between tables before and after (Gomatam & Karr 2003).
 ``D``                ½ Σ \|Xᵢ/X − Yᵢ/Y\| of one-way counts, in the whole file or in each area (Moore 1996)
 ===================  ==================================================================================
 
-Changes of single records: the share that masking changed, and displacement on ordinal scales.
-
-The information in a column, and the loss when values are coarsened or blanked. In bits.
-
-Information loss: the share of the attributes' information that recoding and blanking removed.
+Of single records: the share that masking changed, and displacement on ordinal scales. Information loss is the share of
+the attributes' information, in bits, that recoding and blanking removed.
 """
 
 from __future__ import annotations
@@ -335,7 +334,6 @@ def _measure_moves(comparison: Comparison, name: str, order: Order, weight: str)
 
 def _count_moves(comparison: Comparison, name: str, order: Order, weight: str) -> tuple[Int64s, Int64s, Floats]:
     """Return rank before, rank after and number of records, or their weight, of every move that occurs: few."""
-    from safeswap.arrays import cells
 
     column = align(comparison, name)
     levels = max(1, column.cardinality)

@@ -307,7 +307,7 @@ class LineMeasure(ParametricMeasure):
 
     @property
     def in_unit(self) -> Unit:
-        """What changes are relative to."""
+        """The figure that changes are relative to."""
         return "relative"
 
     def for_study(self) -> Self:
@@ -354,7 +354,7 @@ class Indicators(LineMeasure):
 
     @property
     def in_unit(self) -> Unit:
-        """What changes are relative to."""
+        """The figure that changes are relative to."""
         return self.unit
 
     @property

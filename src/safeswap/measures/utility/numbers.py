@@ -10,7 +10,7 @@ With m and s the mean and the standard deviation of an attribute, r the correlat
 
 The means are of magnitudes; the detail has each signed change, and the sentence names the largest with its sign.
 
-What masking did to numeric attributes, record by record and jointly.
+Record by record and jointly:
 
 =================  ==================================================================================================
 ``il1s``           mean over values of \|x' − x\| / (√2 · sd(x)): how far values moved (Mateo-Sanz et al. 2004)
@@ -277,7 +277,7 @@ class NumericMeasure(WeightedMeasure):
 
 
 class Il1s(NumericMeasure):
-    """How far numbers moved, record by record, in units of √2 standard deviations.
+    """The distance that numbers moved, record by record, in units of √2 standard deviations.
 
     >>> Il1s(variables="income").text
     'il1s:variables=income'

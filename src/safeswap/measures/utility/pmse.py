@@ -41,7 +41,7 @@ MOST_COLUMNS = 800
 """A design with more columns is refused: the fit would take minutes, and most of its cells would be empty."""
 
 MAIN_EFFECTS = "Without weights, main effects cannot see a swap, which keeps the margins: this figure is then 0."
-"""Where a model without interactions is blind."""
+"""A note on what a model without interactions cannot see."""
 
 _SEED = 20_060_101  # of the permutations: public, and the same for every run
 _SAME = 1e-20  # of a mean square of probabilities: rounding

@@ -1,6 +1,6 @@
 """Areas and keys of households in memory: samples, partners, and remedies for those without one.
 
-Find partners of the same code in another area: first within the sample, then among all others.
+Partners have the same code in another area: first within the sample, then among all others.
 
 Claim 1, inside the sample. Of a group of n sampled records of one code, at most m of which lie in one area,
 min(n // 2, n − m) pairs are made, the most possible. Records come in the order of their draws. A record waits as long

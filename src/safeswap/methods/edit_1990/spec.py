@@ -1,7 +1,4 @@
-"""Specification of the Confidentiality Edit of 1990.
-
-Preconditions of the Confidentiality Edit of 1990, checked before any household is drawn.
-"""
+"""Specification of the Confidentiality Edit of 1990, and its preconditions, checked before any household is drawn."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 Source: Moore 1996, Preliminary recommendations for disclosure limitation for the 2000 Census, sections VII to XIV. The
 variant for release draws record and partner by the secret key, because anyone can replay the printed one.
 
-The promise that every combination below tolerance was changed or counted.
+It promises that every combination below tolerance was changed or counted.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def _put_places(places: Int64s, groups: list[list[tuple[Integers, int]]], start:
 
 
 EXCHANGES = ("geography", "continuous", "categorical")
-"""What is exchanged, in the order of Moore's (1996) three methods, numbered from 1."""
+"""The values to exchange, in the order of Moore's (1996) three methods, numbered from 1."""
 
 
 def _accept_number(value: Any) -> Any:

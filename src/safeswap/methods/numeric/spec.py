@@ -1,6 +1,4 @@
-"""Specifications of the methods that change numbers, and of post-randomisation.
-
-Promises of the methods that change numbers, checked on the result.
+"""Specifications of the methods that change numbers, and of post-randomisation, and their promises.
 
 ::
 
@@ -60,7 +58,7 @@ class AttributesSpec(MaskSpec):
 
     @property
     def treats_together(self) -> bool:
-        """Whether what happens to an attribute depends on the others."""
+        """True if the change of an attribute depends on the others."""
         return False
 
 
@@ -127,7 +125,7 @@ class NoiseSpec(AttributesSpec):
 
     @property
     def treats_together(self) -> bool:
-        """Whether the noise has the correlations of the data."""
+        """True if the noise has the correlations of the data."""
         return self.kind == "correlated"
 
 
@@ -146,7 +144,7 @@ class MicroaggregationSpec(AttributesSpec):
 
     @property
     def treats_together(self) -> bool:
-        """Whether one grouping serves all attributes."""
+        """True if one grouping serves all attributes."""
         return self.groups == "mdav"
 
 

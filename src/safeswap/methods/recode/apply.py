@@ -117,13 +117,12 @@ def apply_step(data: Microdata, step: Step | Mapping[str, Any]) -> Microdata:
     step = as_step(step)
     check_step(data.schema, step)
     after = _drop(data, step) if isinstance(step, Drop) else _recode(data, step)
-    if all(name in after.schema and _is_same(data, after, name) for name in step.names):
+    kept = (
+        name in after.schema and same_memory(data.table.column(name), after.table.column(name)) for name in step.names
+    )
+    if all(kept):
         return after
     return add_step(data, PastStep(method="recode", attributes=step.names), after)
-
-
-def _is_same(before: Microdata, after: Microdata, name: str) -> bool:
-    return same_memory(before.table.column(name), after.table.column(name))
 
 
 def _recode(data: Microdata, step: Step) -> Microdata:

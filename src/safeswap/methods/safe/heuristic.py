@@ -3,10 +3,8 @@
 Anneal through safe tables whose margins are off, restore the margins exactly, and make the few cells that this left
 unsafe safe again by moves that keep every margin.
 
-Find a safe table close to a given one: simulated annealing over safe tables whose margins may be off.
-
-The state is always safe: each cell is 0 or within its bounds. A step moves one cell from 0 to its lowest safe value,
-back, or by ±1, which puts the lines through it out of balance. The objective is
+While annealing, the state is always safe: each cell is 0 or within its bounds. A step moves one cell from 0 to its
+lowest safe value, back, or by ±1, which puts the lines through it out of balance. The objective is
 
     Σ weight·|x − count|  +  Σ over lines of (multiplier·excess + strength·|excess|)
 

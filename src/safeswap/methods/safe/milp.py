@@ -8,10 +8,9 @@ relaxation tight where |x − count| alone would let it vanish. The rounding ine
 Emptying a large cell hardly ever matters: cells of at least 2Q get their b only if a solution leaves them between 0
 and Q.
 
-Explain why no safe table exists: a minimal set of kept figures that cannot be met together.
-
-Found by bisecting the figures (QuickXplain; Junker 2004), each trial an integer programme without an objective. The set
-is minimal: dropping any one of its figures lets the others be met.
+Where no safe table exists, a minimal set of kept figures that cannot be met together explains it. It is found by
+bisecting the figures (QuickXplain; Junker 2004), each trial an integer programme without an objective. The set is
+minimal: dropping any one of its figures lets the others be met.
 """
 
 from __future__ import annotations

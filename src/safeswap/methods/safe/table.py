@@ -3,7 +3,7 @@
 Sources: Appel, Kinzel & Nolte, SAFE (the German statistical offices' anonymisation of tables); Moore 1996, section V,
 which prints the example that the tests reproduce.
 
-Make several tables of the same records safe at once: shared figures stay equal in all of them.
+Several tables of the same records are made safe at once: shared figures stay equal in all of them.
 """
 
 from __future__ import annotations

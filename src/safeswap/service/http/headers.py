@@ -5,10 +5,9 @@ Pure ASGI middleware: downloads of many gigabytes pass through unbuffered.
 A limit on the bytes of JSON is not enough. Comparing four megabytes of names can take hours; deep nesting exhausts the
 stack of recursive code; and Python's parser accepts ``NaN``, which is not JSON and which databases refuse.
 
-Login by a trusted proxy in front of the service, which passes the user name in a header.
-
-The header is trusted only from the proxy's addresses. It opens a session, so that session rules (expiry, CSRF
-protection) apply as well; a session of another user is not accepted with it.
+A trusted proxy in front of the service may pass the user name in a header. It is trusted only from the proxy's
+addresses. It opens a session, so that session rules (expiry, CSRF protection) apply as well; a session of another user
+is not accepted with it.
 """
 
 from __future__ import annotations

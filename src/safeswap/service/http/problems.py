@@ -4,10 +4,8 @@ Library errors keep their own HTTP status. Added here are the errors specific to
 found, conflict, too large, too many requests. None of them repeats the request. An unexpected error is answered with
 an incident number, under which the log has more.
 
-Error handlers and the request log: every error becomes a problem document that repeats nothing of the request.
-
-The log line holds the route template, not the address, which may contain user input. For an unexpected error it holds
-the exception's type and place in the code, not its message, which may contain a value.
+Every request is logged. The log line holds the route template, not the address, which may contain user input. For an
+unexpected error it holds the exception's type and place in the code, not its message, which may contain a value.
 """
 
 from __future__ import annotations

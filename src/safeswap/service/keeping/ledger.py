@@ -1,4 +1,4 @@
-"""The ledger of released content in the service's database: one for all projects, sealed with the master key.
+"""The ledger of released content and the register of maskings: one for all projects, sealed with the master key.
 
 Only this module decides what one project may learn about another's releases:
 
@@ -7,8 +7,6 @@ Only this module decides what one project may learn about another's releases:
 * Figures, and the number of an earlier release, are shown only to such an officer.
 * Any other deciding officer reads one fixed sentence if there is an alarm, however many releases raised it.
 * Everyone else reads one fixed sentence that is the same with or without an alarm.
-
-The register of maskings in the service's database: one for all projects, sealed with the master key.
 
 A release tells every step that its values went through, also those done in another project (see
 :mod:`safeswap.releases.register`). So the table of a masking or a release is entered when its job has finished, and a

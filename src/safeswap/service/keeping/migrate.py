@@ -1,13 +1,11 @@
-"""Migrate a database to the schema of this version of safeswap.
+"""Migrate a database to the schema of this version of safeswap; back up and restore a service.
 
 The alembic migrations are in :mod:`safeswap.service.keeping.migrations`. All pending ones run in one transaction that
 locks out other migrations: the schema is upgraded completely or not at all.
 
-Online backup and restore of a service.
-
-The database is copied first, as a consistent snapshot, then the files. A file exists before the row that refers to it,
-so the backup contains every file that the copied rows refer to; newer files are removed when the backup is opened. The
-master key is not copied: a backup with its key would not be protected.
+A backup is made online. The database is copied first, as a consistent snapshot, then the files. A file exists before
+the row that refers to it, so the backup contains every file that the copied rows refer to; newer files are removed when
+the backup is opened. The master key is not copied: a backup with its key would not be protected.
 """
 
 from __future__ import annotations

@@ -14,11 +14,10 @@ A project is deleted on request, or after too long without use. Its row stays, e
 remains meaningful, and so do its entries in the ledger. Everything else is deleted: the rows first, in one transaction,
 then the files.
 
-Durable writes and secure deletion: overwrite, sync, then remove.
-
-This is sufficient on a magnetic disk, or on an encrypted volume. A bare SSD, a copy-on-write file system, a snapshot or
-a backup may keep earlier versions of a block, out of reach of any program: there the disk must be encrypted, so that
-destroying its key destroys the rest. The page on administration says more.
+A file is overwritten and synced before it is removed. This is sufficient on a magnetic disk, or on an encrypted volume.
+A bare SSD, a copy-on-write file system, a snapshot or a backup may keep earlier versions of a block, out of reach of
+any program: there the disk must be encrypted, so that destroying its key destroys the rest. The page on administration
+says more.
 """
 
 from __future__ import annotations

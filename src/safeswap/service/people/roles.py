@@ -32,7 +32,7 @@ from fastapi.concurrency import run_in_threadpool
 from sqlalchemy import Connection, Row, select
 
 from safeswap.model.key import Key
-from safeswap.service.http import etags, headers
+from safeswap.service.http import headers, wire
 from safeswap.service.http.headers import host_of
 from safeswap.service.http.problems import Conflict, Forbidden, NotFound, NotLoggedIn
 from safeswap.service.keeping import auditlog
@@ -157,7 +157,7 @@ class ProjectAccess:
 
     @property
     def may_work(self) -> bool:
-        """Whether the caller may work on the file, and so see figures from which the rate may follow."""
+        """True if the caller may work on the file, and so see figures from which the rate may follow."""
         return may(self.user, "work", self.service.settings)
 
     @property
@@ -201,7 +201,7 @@ def allow(permission: str, *, once: bool = True) -> Dependency:
     async def check(request: Request) -> Caller:
         caller = await run_in_threadpool(_authorise, request, permission)
         if once:
-            await etags.claim_key(request, caller.id)
+            await wire.claim_key(request, caller.id)
         return caller
 
     return _mark(check, permission)
@@ -216,7 +216,7 @@ def project(permission: str, *, once: bool = True) -> Dependency:
     ) -> ProjectAccess:
         access = await run_in_threadpool(_project_access, request, project_id, permission)
         if once:
-            await etags.claim_key(request, access.user.id)
+            await wire.claim_key(request, access.user.id)
         return access
 
     return _mark(check, permission)

@@ -22,23 +22,24 @@ from safeswap.methods.recode.recipe import History, Recipe
 from safeswap.methods.recode.steps import Recode
 from safeswap.model.combination import Combinations, as_combinations
 from safeswap.model.microdata import Microdata
-from safeswap.model.scenario import Scenario, as_scenario
-from safeswap.service.http.etags import require_match, set_etag, version_conflict
+from safeswap.model.scenario import Scenario, as_scenario, resolve_files
 from safeswap.service.http.problems import Conflict, Unprocessable
-from safeswap.service.http.wire import Wire, example
+from safeswap.service.http.wire import Wire, example, require_match, set_etag, version_conflict
 from safeswap.service.keeping.database import now
 from safeswap.service.keeping.tables import projects
 from safeswap.service.people.roles import ProjectAccess, Reader, Worker
-from safeswap.service.routes.jobs import Job, offer_results, submit
-from safeswap.service.routes.settings import data_after, project_of, scenario_of
-from safeswap.service.work.questions import (
+from safeswap.service.routes.jobs import (
+    Job,
     QuestionSlot,
     estimate_work,
     load_data,
     load_data_version,
+    offer_results,
     refuse_long,
+    submit,
     tables_of,
 )
+from safeswap.service.routes.settings import data_after, project_of, scenario_of
 from safeswap.service.work.rare import (
     MISSING,
     RARE,
@@ -191,7 +192,6 @@ def find_risky(access: Reader, body: RiskyRequest, _: QuestionSlot) -> RiskyAnsw
 def _count_after_pipeline(access: ProjectAccess, asked: Combinations) -> dict[str, Any]:
     """Count in the file and after the steps that are switched on; two stages."""
     from safeswap.measures.risk.risky import find_under
-    from safeswap.model.scenario import resolve_files
 
     _refuse_long(access, tables=2 * tables_of(asked))
     scenario, noise = as_scenario(asked), Noise(key=access.key, tolerance=access.row.tolerance)

@@ -29,7 +29,7 @@ from safeswap.service.routes.jobs import Job, offer_results, submit
 from safeswap.service.routes.maskings import AS_SCENARIO, find_masking, masking_request
 from safeswap.service.routes.settings import policy_in_force, scenario_of
 from safeswap.service.work.tasks import DATA, Context, Task, masked_data, request_of
-from safeswap.workflow.attacking import attack, check_control, read_control
+from safeswap.workflow.releasing import attack, check_control, read_control
 
 router = APIRouter(tags=["attacks"])
 

@@ -21,9 +21,8 @@ from safeswap.errors import InputError, InternalError, OutputError
 from safeswap.files.manifest import sum_file
 from safeswap.model.schema import Attribute, Schema
 from safeswap.model.text import plural
-from safeswap.service.http.etags import require_match, set_etag
 from safeswap.service.http.problems import Conflict, Forbidden, NotFound, TooLarge, Unprocessable
-from safeswap.service.http.wire import AttributeName, Wire, example, plain_text
+from safeswap.service.http.wire import AttributeName, Wire, example, plain_text, require_match, set_etag
 from safeswap.service.keeping.database import new_id, now
 from safeswap.service.keeping.ledger import read_names, write_names
 from safeswap.service.keeping.store import attempt_name, erase, find_in, open_in, sync_folder

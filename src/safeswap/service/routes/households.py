@@ -19,7 +19,7 @@ from safeswap.model.schema import household_attributes, require_household
 from safeswap.service.http.problems import Unprocessable
 from safeswap.service.http.wire import Wire, example
 from safeswap.service.people.roles import ProjectAccess, Reader
-from safeswap.service.work.questions import QuestionSlot, load_data_version
+from safeswap.service.routes.jobs import QuestionSlot, load_data_version
 from safeswap.service.work.rare import MISSING, RARE, hidden_texts, shown_texts
 
 router = APIRouter(tags=["households"])

@@ -1,7 +1,4 @@
-"""The session log of a project, and the audit log with its verification.
-
-Liveness, readiness and metrics; nothing about data or people.
-"""
+"""Logs and health: the session log of a project, the audit log with its verification; liveness, readiness, metrics."""
 
 from __future__ import annotations
 

@@ -23,15 +23,17 @@ from safeswap.service.routes.jobs import (
     REPORT,
     STUDY,
     Job,
+    QuestionSlot,
     ResultId,
     find_or_latest,
     find_result,
+    load_data,
+    load_data_version,
     offer_results,
     serve_page,
     submit,
 )
 from safeswap.service.routes.settings import data_after, project_of, scenarios_of, with_default_keys
-from safeswap.service.work.questions import QuestionSlot, load_data, load_data_version
 from safeswap.service.work.rare import BeforeAfterAnswer, before_after
 from safeswap.service.work.tasks import Context, Task, masked_data, prepared_data, request_of
 from safeswap.workflow.thresholds import mask_below

@@ -10,9 +10,8 @@ from fastapi import APIRouter, Depends, Path, Request, Response
 from pydantic import Field
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
-from safeswap.service.http.etags import require_match, set_etag, version_conflict
 from safeswap.service.http.problems import Conflict, Forbidden, NotFound
-from safeswap.service.http.wire import Name, Page, Paged, Wire, example
+from safeswap.service.http.wire import Name, Page, Paged, Wire, example, require_match, set_etag, version_conflict
 from safeswap.service.keeping import auditlog
 from safeswap.service.keeping.database import new_id, now
 from safeswap.service.keeping.tables import jobs, members, projects, releases, users

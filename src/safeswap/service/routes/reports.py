@@ -5,7 +5,7 @@ public part. What a reader may not know is not in the value that the page is mad
 route: the public report is for all who may read, the members' and the chair's for who may decide, the analyst's and the
 audit template for who may work on the file.
 
-Python scripts that reproduce what a screen shows, with the same figures.
+Scripts in Python reproduce what a screen shows, with the same figures.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ PERMISSIONS: dict[Audience, str] = {
     "five-safes": "work",
     "public": "read",
 }
-"""Who may see which report."""
+"""The permission that each report requires."""
 
 Form = Annotated[Literal["html", "json"], Query(alias="format", description="The page, or the facts behind it.")]
 

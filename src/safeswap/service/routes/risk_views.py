@@ -1,6 +1,6 @@
 """The risk of a project's data from several sides, before the pipeline and after it: a sentence and some bars each.
 
-The confidentiality plot of a masking: each record by perturbation and neighbours.
+The confidentiality plot of a masking has each record by perturbation and neighbours.
 """
 
 from __future__ import annotations
@@ -26,16 +26,18 @@ from safeswap.service.routes.argus import RiskyRequest
 from safeswap.service.routes.jobs import (
     NONE_YET,
     Job,
+    QuestionSlot,
     ResultId,
     find_or_latest,
+    load_data_version,
     offer_results,
     payload_of,
+    refuse_long,
     serve_page,
     submit,
 )
 from safeswap.service.routes.maskings import AS_SCENARIO, find_masking, masking_request
 from safeswap.service.routes.settings import data_after, project_of, scenario_of
-from safeswap.service.work.questions import QuestionSlot, load_data_version, refuse_long
 from safeswap.service.work.rare import Noise, check_tolerance
 from safeswap.service.work.tasks import Context, Task, masked_data, request_of
 

@@ -16,8 +16,18 @@ from safeswap.model.text import plural
 from safeswap.service.http.problems import Unprocessable
 from safeswap.service.http.wire import Wire, example
 from safeswap.service.people.roles import Officer, ProjectAccess, Reader, Worker
-from safeswap.service.routes.jobs import REPORT, Job, ResultId, offer_results, serve_page, submit
-from safeswap.service.work.questions import QuestionSlot, can_answer, load_data, refuse_long
+from safeswap.service.routes.jobs import (
+    REPORT,
+    Job,
+    QuestionSlot,
+    ResultId,
+    can_answer,
+    load_data,
+    offer_results,
+    refuse_long,
+    serve_page,
+    submit,
+)
 from safeswap.service.work.rare import Noise, perturb_check, rare_texts
 from safeswap.service.work.tasks import Context, Task, prepared_data
 

@@ -1,7 +1,4 @@
-"""Login, logout and the current session, also through an identity provider.
-
-User accounts, managed by administrators, and users' own passwords and tokens.
-"""
+"""Login, logout and the session, also through an identity provider; accounts, passwords and tokens."""
 
 from __future__ import annotations
 
@@ -13,9 +10,8 @@ from pydantic import Field, SecretStr
 from sqlalchemy import Connection, Row, func, select, update
 
 from safeswap.service.http import headers
-from safeswap.service.http.etags import require_match, set_etag, version_conflict
 from safeswap.service.http.problems import Conflict, Forbidden, NotFound, NotLoggedIn, Unprocessable
-from safeswap.service.http.wire import Name, Page, Paged, Text, Wire, example
+from safeswap.service.http.wire import Name, Page, Paged, Text, Wire, example, require_match, set_etag, version_conflict
 from safeswap.service.keeping import auditlog, tables
 from safeswap.service.keeping.tables import users
 from safeswap.service.people import accounts, oidc, sessions

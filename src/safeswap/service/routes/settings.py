@@ -1,12 +1,12 @@
-"""The settings of a project: what its ``project.toml`` says of scenarios, steps, study and release.
+"""The settings of a project, and the agency's policy on attacks.
 
-The row has the content of the file, so that one reader serves the file and the browser. One scenario is in use: it
-states the keys of every request that names none. Changes of the steps can be undone.
+Settings are what a ``project.toml`` says of scenarios, steps, study and release. The row has the content of the file,
+so that one reader serves the file and the browser. One scenario is in use: it states the keys of every request that
+names none. Changes of the steps can be undone.
 
-The agency's policy on attacks: the largest advantage that each may have on a release.
-
-One policy is in force for the whole service. Officers and administrators replace it; every version is kept, and every
-change is in the audit log. Until one is stored, that of the configuration (``SAFESWAP_POLICY``) or the default holds.
+The policy states the largest advantage that each attack may have on a release. One policy is in force for the whole
+service. Officers and administrators replace it; every version is kept, and every change is in the audit log. Until one
+is stored, that of the configuration (``SAFESWAP_POLICY``) or the default holds.
 """
 
 from __future__ import annotations
@@ -32,15 +32,20 @@ from safeswap.model.scenario import Scenario
 from safeswap.model.schema import Attribute, Schema
 from safeswap.pipelines.spec import Pipeline
 from safeswap.projects.project import DataSource, Project
-from safeswap.service.http.etags import require_match, set_etag, version_conflict
 from safeswap.service.http.problems import Conflict, Unprocessable
-from safeswap.service.http.wire import Wire, example
+from safeswap.service.http.wire import Wire, example, require_match, set_etag, version_conflict
 from safeswap.service.keeping import auditlog
 from safeswap.service.keeping.database import Database, now
 from safeswap.service.keeping.tables import policies, projects
 from safeswap.service.people.roles import Caller, Governor, ProjectAccess, Reader, Worker, allow
+from safeswap.service.routes.jobs import (
+    QuestionSlot,
+    estimate_work,
+    load_data_version,
+    refuse_long,
+    tables_of,
+)
 from safeswap.service.state import service_of
-from safeswap.service.work.questions import QuestionSlot, estimate_work, load_data_version, refuse_long, tables_of
 from safeswap.service.work.rare import Noise, check_tolerance, perturb_risky
 from safeswap.service.work.tasks import read_schema
 from safeswap.workflow.step_table import StepTable, find_unsafe, make_table
@@ -109,7 +114,7 @@ class StepProblem(Wire):
 
 
 class StepTableAnswer(Wire):
-    """What each step that is switched on did: totals, those of unsafe combinations approximate."""
+    """The effect of each step that is switched on: totals, those of unsafe combinations approximate."""
 
     records: int
     scenarios: tuple[str, ...]

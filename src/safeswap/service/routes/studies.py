@@ -25,9 +25,12 @@ from safeswap.service.routes.jobs import (
     NONE_YET,
     STUDY,
     Job,
+    QuestionSlot,
     ResultId,
+    can_answer,
     find_or_latest,
     find_result,
+    load_data,
     offer_results,
     payload_of,
     serve_page,
@@ -35,7 +38,6 @@ from safeswap.service.routes.jobs import (
 )
 from safeswap.service.routes.maskings import TableAttributes, table_of
 from safeswap.service.routes.settings import project_of, scenario_of
-from safeswap.service.work.questions import QuestionSlot, can_answer, load_data
 from safeswap.service.work.rare import BeforeAfterAnswer
 from safeswap.service.work.tasks import Context, Task, prepared_data, read_schema
 

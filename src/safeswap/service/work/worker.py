@@ -57,7 +57,9 @@ class Worker:
         self.name = name or f"{socket.gethostname()[:60]}-{os.getpid()}-{secrets.token_hex(4)}"
         self._settings = settings
         self._store = Store(settings)
-        self._database = database or open_database(settings.database, log_key=_log_key(settings))
+        self._database = database or open_database(
+            settings.database, log_key=auditlog.derive_key(open_vault(settings).master_key.secret)
+        )
         self._modules = dict(modules)
         self._queue = Queue(self._database, settings, on_end=self._run_failed_hook)
         self._spare: JobProcess | None = None
@@ -244,10 +246,6 @@ class Worker:
                 logs.event("database-away", worker=self.name)
                 time.sleep(pause)
                 pause = min(2 * pause, 5.0)
-
-
-def _log_key(settings: Settings) -> bytes:
-    return auditlog.derive_key(open_vault(settings).master_key.secret)
 
 
 def _log_fields(claim: Claim) -> dict[str, Any]:

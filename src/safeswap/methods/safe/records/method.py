@@ -3,7 +3,7 @@
 Sources: Moore 1996, section V, which describes SAFE's tables and considered records that tabulate to them infeasible
 for a census; Appel, Kinzel & Nolte, SAFE.
 
-Search for the records to change, on counts and few records, until all tables are safe.
+The search for the records to change runs on counts and few records, until all tables are safe.
 """
 
 from __future__ import annotations

@@ -167,7 +167,7 @@ def price(state, r, target):  # type: ignore[no-untyped-def]
 
 
 PER_WANT = 900.0
-"""What a record that serves a second table saves there: nearly a record."""
+"""The saving of a record that serves a second table: nearly a record."""
 
 
 class Ties(NamedTuple):

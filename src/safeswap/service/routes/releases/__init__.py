@@ -10,10 +10,9 @@ from fastapi.responses import FileResponse, StreamingResponse
 from pydantic import Field
 from sqlalchemy import Connection, Row, insert, select
 
-from safeswap.service.http.etags import set_etag
 from safeswap.service.http.headers import REPORT_POLICY
 from safeswap.service.http.problems import Conflict, Forbidden, NotFound
-from safeswap.service.http.wire import Identifier, Page, Paged, Wire, example
+from safeswap.service.http.wire import Identifier, Page, Paged, Wire, example, set_etag
 from safeswap.service.keeping import ledger, tables
 from safeswap.service.keeping.database import new_id, now
 from safeswap.service.people.roles import Officer, ProjectAccess, Reader, Role, Worker

@@ -29,7 +29,7 @@ from safeswap.workflow.project import refuse_unmet
 
 BUNDLE, AUDIT, ENTRY = "bundle", "audit", "ledger.sealed"
 PUBLIC = "public.json"
-"""What the public report tells, for the reports of the release: beside the bundle, not in it."""
+"""The facts of the public report, for the reports of the release: beside the bundle, not in it."""
 
 _LATER = "An officer decides, and is shown what the ledger says."
 
