@@ -448,6 +448,7 @@ class Indicators(LineMeasure):
                 weighted=self.weighted,
                 collapse=self.collapse,
                 replicate_scale=self.replicate_scale,
+                sampled=comparison.before,
             )
             for data in (comparison.before, comparison.after)
         )
