@@ -352,8 +352,8 @@ def _doubt_weights(data: Microdata, weight: str, stated: Iterable[tuple[Names, f
     if not len(data) or not (to_numbers(data, weight) >= highest).all():
         return ""
     return (
-        f"Each record alone weighs {highest:g} or more, the tolerance, so nothing can be unsafe: state the tolerance as "
-        f"a sum of {weight}, or leave the weight out to count records."
+        f"Each record alone weighs {highest:g} or more, the tolerance, so nothing can be unsafe: state the tolerance "
+        f"as a sum of {weight}, or leave the weight out to count records."
     )
 
 
