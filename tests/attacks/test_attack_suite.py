@@ -110,6 +110,76 @@ def test_a_sensitive_value_that_stays_with_unique_keys_is_told() -> None:
     assert safe.advantage < 0.1
 
 
+def test_a_number_is_learned_from_one_that_is_near() -> None:
+    """Noise of a thousandth hides no income, though hardly any is exactly as it was."""
+    rng = np.random.default_rng(3)
+    numbers = {"a": np.arange(200), "pay": np.exp(rng.normal(8, 1, 200))}
+    masked = ss.mask(make(numbers, pay="numeric"), {"method": "noise", "attributes": ["pay"], "size": 0.001}, key=KEY)
+    found = attacked(masked, "attribute_inference", scenario={"keys": ["a"], "sensitive": ["pay"]})
+    assert found.advantage > 0.9
+    assert "pay is guessed within 5%" in found.sentence
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_sensitive_values_are_guessed_as_by_hand(seed: int) -> None:
+    """Of persons who have a value: by the most frequent one of their keys, or by the median within 5%."""
+    rng = np.random.default_rng(seed)
+    pay = [
+        None if gap else float(value) for gap, value in zip(rng.random(90) < 0.3, rng.integers(0, 12, 90), strict=True)
+    ]
+    ill = [
+        None if gap else "?xyz"[code] for gap, code in zip(rng.random(90) < 0.2, rng.integers(0, 4, 90), strict=True)
+    ]
+    kinds = (Attribute(name="a"), Attribute(name="pay", kind="numeric"), Attribute(name="ill", missing=("?",)))
+    data = Microdata(pa.table({"a": rng.integers(0, 9, 90), "pay": pay, "ill": ill}), Schema(attributes=kinds))
+    masked = ss.swap(data, swap=["pay" if seed % 2 else "ill"], rate=0.4, key=KEY)
+    name, is_near = ("ill", False) if seed % 2 == 0 else ("pay", True)
+    found = attacked(masked, "attribute_inference", scenario={"keys": ["a"], "sensitive": [name]})
+    keys, truth = ([*data.table.column(each).to_pylist()] for each in ("a", name))
+    seen = masked.data.table.column(name).to_pylist()
+    outcomes = []
+    for near in (False, True) if is_near else (False,):
+        asked = [row for row in range(90) if truth[row] not in (None, "?")]
+        rates = []
+        for own in (True, False):
+            right = 0.0
+            for row in asked:
+                others = [seen[r] for r in range(90) if keys[r] == keys[row] and (own or r != row)]
+                known = [value for value in others if value not in (None, "?")]
+                known = known or [value for value in seen if value not in (None, "?")]
+                if near:
+                    guess = sorted(known)[(len(known) - 1) // 2]
+                    right += abs(guess - truth[row]) <= 0.05 * abs(truth[row])
+                else:
+                    most = max(known.count(value) for value in known)
+                    best = {value for value in known if known.count(value) == most}
+                    right += (truth[row] in best) / len(best)
+            rates.append(right / len(asked))
+        outcomes.append((advantage_of(*rates), *rates, len(asked)))
+    assert (found.advantage, found.success, found.baseline, found.trials) == pytest.approx(max(outcomes))
+
+
+def test_without_any_value_there_is_nothing_to_learn() -> None:
+    kinds = (Attribute(name="a"), Attribute(name="b"), Attribute(name="pay", kind="numeric"))
+    empty = pa.array([None] * 40, pa.float64())
+    data = Microdata(pa.table({"a": [*range(40)], "b": [0, 1] * 20, "pay": empty}), Schema(attributes=kinds))
+    masked = ss.swap(data, swap=["b"], rate=0.2, key=KEY)
+    found = ss.attack(
+        masked, scenario={"keys": ["a"], "sensitive": ["pay"]}, attacks=["attribute_inference"], earlier=[]
+    )
+    assert [each.reason for each in found.skipped] == ["no sensitive value is known"]
+    few = ss.assess(
+        masked, measures=["best_attack:attacks=attribute_inference"], scenario={"keys": ["a"], "sensitive": ["pay"]}
+    )
+    assert few["best_attack:attacks=attribute_inference"].sentence.startswith("No attack could be tried.")
+
+
+def test_attacks_with_too_few_guesses_are_not_called_untried() -> None:
+    data = make({"a": np.arange(12), "b": np.arange(12) % 3})
+    score = ss.assess(ss.swap(data, swap=["b"], rate=0.5, key=KEY), measures=["best_attack"], scenario={"keys": ["a"]})
+    assert score["best_attack"].sentence.startswith("No attack had enough guesses to tell anything; the largest advan")
+
+
 def test_descriptions_that_occur_once_fit_one_person_unless_the_values_moved() -> None:
     data = people(400)
     weak = ss.swap(data, swap=["region", "area"], rate=0.1, key=KEY)

@@ -26,10 +26,16 @@ from safeswap.model.text import plural
 
 _GUESSES = 1000
 _SEED = 20_260  # of the intruder's own draws, which are no secret
+_NEAR = 0.05
+"""A number is guessed right within this share of the truth."""
 
 
 class AttributeInference:
     """Guess the sensitive value of a person as the most frequent one among released records with the same keys.
+
+    A number is also guessed as the median of those records, which is right if it is within 5% of the truth: noise and
+    averages leave hardly any number as it was. Who has no value has nothing to be learned, and a missing value is no
+    guess.
 
     The intruder has the true keys of the target. What the others' records tell of a person is no disclosure, so the
     baseline is the same guess about control records, which were held out before masking; without any, the same guess
@@ -45,44 +51,121 @@ class AttributeInference:
     def run(self, setting: Setting) -> Outcome | Skipped:
         """Guess each sensitive attribute; the one that is guessed best against its baseline counts."""
         assert setting.scenario is not None  # noqa: S101  (a need)
-        found = [self._infer(setting, name) for name in setting.scenario.sensitive]
+        keys = setting.scenario.keys
+        found = [each for name in setting.scenario.sensitive for each in self._infer(setting, keys, name)]
+        if not found:
+            return Skipped(attack=self.name, reason="no sensitive value is known")
         return max(found, key=lambda outcome: outcome.advantage)
 
-    def _infer(self, setting: Setting, name: str) -> Outcome:
-        assert setting.scenario is not None  # noqa: S101  (a need)
-        keys = setting.scenario.keys
-        before, after = setting.cells(keys)
-        value = setting.column(name)
-        votes = Votes(after, value.after.astype(np.int64), int(max(before.max(initial=0), after.max(initial=0))) + 1)
-        right = votes.guess(before, value.before.astype(np.int64))
-        if setting.control is None:
-            others = votes.without_own(before, value.before.astype(np.int64), after, value.after.astype(np.int64))
-            baseline, control, against = float(others.mean()), float(len(others)), "the records of all others"
-        else:
-            guessed = self._guess_control(setting, keys, name)
-            baseline = float(guessed.mean()) if len(guessed) else 0.0
-            control, against = float(len(guessed)), "control records"
-        success = float(right.mean())
+    def _infer(self, setting: Setting, keys: Names, name: str) -> Iterator[Outcome]:
+        """Yield the outcome of every way to guess an attribute."""
+        control, against = setting.control, "the records of all others"
+        for guess, how in ((_guess_levels, "right"), (_guess_numbers, "within 5%")):
+            right, baseline = guess(setting.comparison, keys, name)
+            if control is not None:
+                held = Comparison(before=control, after=setting.released, attributes=())
+                baseline, against = guess(held, keys, name, has_own=False)[0], "control records"
+            if len(right):
+                yield self._tell(right, baseline, name, against, how)
+
+    def _tell(self, right: Floats, baseline: Floats, name: str, against: str, how: str) -> Outcome:
+        success, blind = float(right.mean()), float(baseline.mean()) if len(baseline) else 0.0
         return Outcome(
             attack=self.name,
             success=success,
-            baseline=baseline,
+            baseline=blind,
             trials=len(right),
-            control=control,
+            control=float(len(baseline)),
             against=against,
-            sentence=f"{name} is guessed right for {success:.1%} of the records; from {against}, for {baseline:.1%}.",
+            sentence=f"{name} is guessed {how} for {success:.1%} of the records that have it; from {against}, for "
+            f"{blind:.1%}.",
             detail={"attribute": name},
         )
 
-    def _guess_control(self, setting: Setting, keys: Names, name: str) -> Floats:
-        assert setting.control is not None  # noqa: S101  (asked by the caller)
-        both = Comparison(before=setting.control, after=setting.released, attributes=())
-        columns = [align(both, key) for key in keys]
-        joint = number_cells([np.concatenate([c.before, c.after]).astype(np.int64) for c in columns])
-        cells, released = joint[: len(setting.control)], joint[len(setting.control) :]
-        value = align(both, name)
-        votes = Votes(released, value.after.astype(np.int64), int(joint.max(initial=0)) + 1)
-        return votes.guess(cells, value.before.astype(np.int64))
+
+def _guess_levels(files: Comparison, keys: Names, name: str, *, has_own: bool = True) -> tuple[Floats, Floats]:
+    """Return, by target, the chance to guess the value, and to guess it without the target's own released record.
+
+    Control records have none of their own.
+    """
+    targets, released, number = _number_keys(files, keys)
+    value = align(files, name)
+    truth, seen = value.before.astype(np.int64), value.after.astype(np.int64)
+    codes = {text for data in (files.before, files.after) for text in data.schema[name].missing}
+    is_value = np.array([*(text not in codes for text in level_texts(value.levels)), False], dtype=np.bool_)
+    known, cast = is_value[truth], is_value[seen]
+    if not cast.any():
+        return _no_guess(known)
+    votes = Votes(released[cast], seen[cast], number)
+    right = votes.guess(targets, truth)
+    # A record without a value casts no vote that could be left out.
+    others = votes.without_own(targets, truth, np.where(cast, released, -1), seen) if has_own else right
+    return right[known], others[known]
+
+
+def _guess_numbers(files: Comparison, keys: Names, name: str, *, has_own: bool = True) -> tuple[Floats, Floats]:
+    """As :func:`_guess_levels`, by the median of numbers; no targets where the attribute is no number."""
+    if any(data.schema[name].kind is not Kind.NUMERIC for data in (files.before, files.after)):
+        return np.empty(0), np.empty(0)
+    targets, released, number = _number_keys(files, keys)
+    truth, seen = (to_numbers(data, name) for data in (files.before, files.after))
+    known = np.isfinite(truth)
+    if not np.isfinite(seen).any():
+        return _no_guess(known)
+    medians = Medians(released, seen, number)
+    guess = medians.guess(targets)
+    others = medians.guess_without_own(targets, released) if has_own else guess
+    right, without = (np.abs(each - truth) <= _NEAR * np.abs(truth) for each in (guess, others))
+    return right[known].astype(np.float64), without[known].astype(np.float64)
+
+
+def _no_guess(known: Flags) -> tuple[Floats, Floats]:
+    """Return that no target is guessed, since no value is released."""
+    none = np.zeros(int(np.count_nonzero(known)))
+    return none, none
+
+
+def _number_keys(files: Comparison, keys: Names) -> tuple[Int64s, Int64s, int]:
+    """Return the cell of each target and of each released record, numbered alike, and how many there are."""
+    columns = [align(files, key) for key in keys]
+    joint = number_cells([np.concatenate([c.before, c.after]).astype(np.int64) for c in columns])
+    return joint[: len(files.before)], joint[len(files.before) :], int(joint.max(initial=0)) + 1
+
+
+class Medians:
+    """The median of the known numbers of each cell, the lower of two.
+
+    >>> medians = Medians(np.array([0, 0, 0, 1]), np.array([1.0, 2.0, 9.0, 4.0]), 3)
+    >>> medians.guess(np.array([0, 1, 2])).tolist()
+    [2.0, 4.0, 2.0]
+    >>> medians.guess_without_own(np.array([0, 0, 0, 1]), np.array([0, 0, 0, 1])).tolist()
+    [2.0, 1.0, 1.0, 2.0]
+    """
+
+    def __init__(self, cells: Int64s, numbers: Floats, number: int) -> None:
+        rows = np.flatnonzero(np.isfinite(numbers))
+        order = rows[np.lexsort((numbers[rows], cells[rows]))]
+        self._numbers = numbers[order]
+        self._starts = np.searchsorted(cells[order], np.arange(number + 1))
+        self._place = np.full(len(numbers), -1, dtype=np.int64)
+        self._place[order] = np.arange(len(order)) - self._starts[cells[order]]
+        self._overall = float(np.sort(self._numbers)[(len(rows) - 1) // 2])
+
+    def guess(self, cells: Int64s) -> Floats:
+        """Return the median of each target's cell, of all numbers if that has none."""
+        size = self._starts[cells + 1] - self._starts[cells]
+        return self._pick(cells, (size - 1) // 2, size)
+
+    def guess_without_own(self, cells: Int64s, own_cells: Int64s) -> Floats:
+        """Return the same without the target's own released record."""
+        here = (own_cells == cells) & (self._place >= 0)
+        size = self._starts[cells + 1] - self._starts[cells] - here
+        middle = (size - 1) // 2
+        return self._pick(cells, middle + (here & (self._place <= middle)), size)
+
+    def _pick(self, cells: Int64s, middle: Int64s, size: Int64s) -> Floats:
+        some = size > 0
+        return np.where(some, self._numbers[np.where(some, self._starts[cells] + middle, 0)], self._overall)
 
 
 class Votes:

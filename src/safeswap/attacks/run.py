@@ -266,8 +266,19 @@ class BestAttack(ParametricMeasure):
         attacked = run_attacks(Setting(comparison=comparison, scenario=comparison.scenario), self.attacks, full=False)
         best = attacked.best
         value = max(0.0, best.advantage) if best is not None else 0.0
-        sentence = "No attack could be tried." if best is None else f"{best.attack}: {best.sentence}"
+        sentence = _tell_untried(attacked) if best is None else f"{best.attack}: {best.sentence}"
         columns = ("attack", "success", "baseline", "advantage", "trials")
         rows = [{name: getattr(outcome, name) for name in columns} for outcome in attacked]
         detail = pa.Table.from_pylist(rows) if rows else None
         return self._score(value, sentence, comparison.attributes, detail)
+
+
+def _tell_untried(attacked: Attacked) -> str:
+    """Say why there is no best attack: none was tried, or each had too few guesses."""
+    if not attacked.outcomes:
+        return "No attack could be tried."
+    most = max(attacked.outcomes, key=lambda outcome: outcome.advantage)
+    return (
+        f"No attack had enough guesses to tell anything; the largest advantage, {most.advantage:.0%} by {most.attack}, "
+        "may be chance."
+    )

@@ -22,6 +22,7 @@ first.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated
@@ -243,8 +244,12 @@ def read_design(
     weighted: bool = True,
     collapse: bool = False,
     replicate_scale: float | None = None,
+    sampled: Microdata | None = None,
 ) -> SurveyDesign:
     """Return the design that the schema describes; equal weights if it has none, or not ``weighted``.
+
+    ``sampled`` is the original of a masked file: its strata and units are used where the masked file has lost them,
+    since leaving them out does not change how the sample was drawn.
 
     ``collapse`` joins a stratum with one primary sampling unit to the next one. ``replicate_scale`` is what the sum of
     squares over the replicates is multiplied by: by default 1/R, as for bootstrap and balanced repeated replication;
@@ -252,8 +257,9 @@ def read_design(
     """
     name = find_weight(data.schema, weight) if weighted else ""
     weights = positive_weights(data, name) if name else np.ones(len(data))
-    stratum_of_record = _codes(data, "stratum")
-    units = _codes(data, "psu")
+    files = (data,) if sampled is None or len(sampled) != len(data) else (data, sampled)
+    stratum_of_record = _codes(files, "stratum")
+    units = _codes(files, "psu")
     unit_of = np.arange(len(data)) if units is None else units
     strata = np.zeros(len(data), dtype=np.int64) if stratum_of_record is None else stratum_of_record
     # Units may be numbered anew in every stratum.
@@ -284,10 +290,13 @@ def lonely_error(strata: int) -> InputError:
     )
 
 
-def _codes(data: Microdata, part: str) -> Int64s | None:
-    """Return the codes of the stratum or the unit; None if the schema has none. A missing code is one of its own."""
-    attribute = next((a for a in data.schema.attributes if a.design == part), None)
-    return None if attribute is None else data.coded(attribute.name).codes.astype(np.int64)
+def _codes(files: Sequence[Microdata], part: str) -> Int64s | None:
+    """Return the codes of the stratum or the unit in the first file that has any; a missing code is one of its own."""
+    for data in files:
+        for attribute in data.schema.attributes:
+            if attribute.design == part and data.table.column(attribute.name).null_count < len(data):
+                return data.coded(attribute.name).codes.astype(np.int64)
+    return None
 
 
 def _join_lonely(stratum_of: Int64s) -> Int64s:
@@ -320,6 +329,14 @@ def _read_replicates(data: Microdata) -> Floats | None:
 def _weight_error(name: str, wrong: Flags, word: str) -> InputError:
     first = int(np.flatnonzero(wrong)[0]) + 1
     number = int(np.count_nonzero(wrong))
+    if wrong.all() and word == "missing":
+        return InputError(
+            f"no record has a weight {name!r}: a step has dropped it, or the file never had any",
+            code="bad-weight",
+            hint="leave the weight out when releasing, not before; or state weighted=false",
+            column=name,
+            record=first,
+        )
     return InputError(
         f"{plural(number, 'record has', 'records have')} a weight {name!r} that is {word}; "
         f"the first is record {first:,}",

@@ -133,13 +133,15 @@ def _of_persons(effect: Effect, schema: Schema) -> Effect:
     """Return an effect on the file of households as one on persons.
 
     Households that exchange values may differ in size, so counts of persons are kept only if partners agree in the
-    composition of a member's attribute, and hence in size.
+    composition of a member's attribute, and hence in size. A composition does not tell codes of "no answer" from
+    blanks, so counts by an attribute that has such codes are not kept.
     """
     if isinstance(effect, Coarsened | Dropped | Blanked):
         return effect
     shared = set(household_attributes(schema))
     if isinstance(effect, Permuted) and set(effect.within) - shared:
-        return effect
+        told = tuple(name for name in effect.within if name in shared or not schema[name].missing)
+        return replace(effect, within=told)
     return Replaced(effect.columns)
 
 

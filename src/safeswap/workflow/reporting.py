@@ -285,7 +285,7 @@ def count_unsafe(masked: Masked, scenario: Scenario) -> tuple[Figure | None, str
 
     original, data = masked.original, masked.data
     try:
-        counts = [find_under(file, resolve_files(scenario, original, file)).unsafe for file in (original, data)]
+        found = [find_under(file, resolve_files(scenario, original, file)) for file in (original, data)]
     except SpecError as error:
         if error.code == "unknown-attribute":
             raise
@@ -294,13 +294,13 @@ def count_unsafe(masked: Masked, scenario: Scenario) -> tuple[Figure | None, str
         measure=RISKY,
         title=RISKY_TITLE,
         axis="risk",
-        before=counts[0],
-        after=counts[1],
+        before=found[0].unsafe,
+        after=found[1].unsafe,
         scenario=scenario.name,
         tells_the_rate=False,
         is_count=True,
     )
-    return figure, ""
+    return figure, found[1].caution
 
 
 def list_requirements(require: Mapping[str, Any], scenarios: Sequence[Scenario]) -> list[Requirement]:

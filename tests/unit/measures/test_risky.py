@@ -131,6 +131,17 @@ def test_a_weight_must_be_a_number_for_every_record():
     assert caught.value.code == "bad-weight"
 
 
+def test_a_tolerance_below_every_weight_is_told_to_mean_nothing():
+    records = [(0, 0, 0), (1, 1, 1), (1, 0, 1)]
+    weighed = {"keys": ["A", "B"], "weight": "w", "tolerance": 3}
+    blind = risky(microdata(records, [250.0, 3.0, 90.0]), weighed)
+    assert blind.unsafe == 0
+    assert "nothing can be unsafe: state the tolerance as a sum of w" in blind.note
+    assert blind.note in repr(blind)
+    assert risky(microdata(records, [250.0, 2.5, 90.0]), weighed).note == ""
+    assert risky(microdata(records), {"keys": ["A", "B"], "tolerance": 2}).note == ""
+
+
 def test_what_was_not_looked_at_is_not_known():
     found = verb(FRAME, [("Town",)])
     with pytest.raises(SpecError, match="not among"):

@@ -32,6 +32,7 @@ from safeswap.model.study import StudySpec
 from safeswap.studies.evaluate import Evaluator, replicate_errors
 from safeswap.studies.run import make_measures
 
+KEY = ss.Key(bytes(range(32)))
 KINDS = {"w": "weight", "x": "numeric", "y": "numeric"}
 LINES: list[dict[str, Any]] = [
     {"statistic": "mean", "of": "x", "by": ["a"]},
@@ -453,6 +454,26 @@ def test_the_error_after_masking_has_both_parts() -> None:
     assert all(value >= 0.5 for value in multipliers.values())
     with pytest.raises(SpecError):
         error_multipliers(registry.measure("hellinger").score(seen))
+
+
+def test_a_design_that_is_not_released_is_still_that_of_the_sample() -> None:
+    """Leaving out strata and units changes no value, so it enlarges no error and moves no interval."""
+    data = sample(5)
+    masked = ss.mask(data, {"method": "recode", "steps": [{"step": "drop", "attributes": ["s", "u"]}]}, key=KEY)
+    overlap = "ci_overlap:formula=x ~ y"
+    found = ss.assess(masked, measures=[Indicators(lines=LINES, least=1).text, overlap])
+    detail = next(iter(found)).detail
+    assert detail is not None
+    before, after = (detail.column(name).to_pylist() for name in ("error", "error_after"))
+    assert after == pytest.approx(before, nan_ok=True)
+    assert [score.value for score in found] == pytest.approx([0, 0])
+
+
+def test_a_weight_that_was_dropped_is_told_as_such() -> None:
+    masked = ss.mask(sample(5), {"method": "recode", "steps": [{"step": "drop", "attributes": ["w"]}]}, key=KEY)
+    with pytest.raises(InputError, match="no record has a weight 'w'") as caught:
+        ss.assess(masked, measures=[Indicators(lines=LINES, least=1).text])
+    assert (caught.value.code, "weighted=false" in caught.value.hint) == ("bad-weight", True)
 
 
 def test_draws_of_one_specification_have_a_bias_and_a_spread() -> None:

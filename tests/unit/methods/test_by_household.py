@@ -410,3 +410,26 @@ def test_the_published_share_is_that_of_persons_in_households_that_took_part(tmp
     homes = {DATA.table["ref"][row].as_py() for row in masked.audit.exchanges[0].pairs.ravel()}
     share = sum(home in homes for (home,) in columns(DATA, "ref")) / len(DATA)
     assert ss.workflow.verify(out.public).facts["rate"] == pytest.approx(share, abs=1e-6)
+
+
+@pytest.mark.parametrize("method", ["swap", "swap_permutation"])
+def test_counts_by_a_code_of_no_answer_are_not_claimed(method: str) -> None:
+    """A household with a code of "no answer" exchanges with one that has a blank: by that column counts differ."""
+    homes = [home for home in range(40) for _ in range(2)]
+    table = pa.table(
+        {
+            "home": homes,
+            "tenure": [str(home % 3) for home in homes],
+            "school": ["9" if home % 2 else None for home in homes],
+            "sex": ["f", "m"] * 40,
+        }
+    )
+    described = (Attribute(name="home", kind="household"), Attribute(name="tenure", household=True))
+    schema = Schema(attributes=(*described, Attribute(name="school", missing=("9",)), Attribute(name="sex")))
+    drawn = {"probability": 0.5} if method == "swap_permutation" else {"rate": 0.6}
+    spec = {"method": method, "swap": ["tenure"], "fixed": ["school", "sex"], **drawn}
+    masked = ss.mask(Microdata(table, schema), ss.Pipeline([spec, {**spec, "swap": ["sex"], "fixed": []}]), key=KEY)
+    one, other = (Counter(columns(data, "school", "tenure")) for data in (masked.original, masked.data))
+    assert one != other  # the counts that nobody may claim
+    assert [finding for finding in masked.account.findings if not finding.ok] == []
+    assert "The counts by tenure are exactly those collected." in [each.sentence for each in masked.account.statements]

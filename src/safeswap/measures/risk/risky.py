@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from os import PathLike
 from typing import Any
@@ -27,7 +27,7 @@ from safeswap.arrays.types import Rows
 from safeswap.errors import SpecError
 from safeswap.measures.households import combine_households
 from safeswap.measures.key_cells import key_classes
-from safeswap.model.columns import to_frame_type
+from safeswap.model.columns import to_frame_type, to_numbers
 from safeswap.model.combination import Combinations, Missing, as_combinations, check_combinations, check_sum
 from safeswap.model.households import find_households
 from safeswap.model.microdata import Microdata
@@ -167,7 +167,8 @@ class Risky:
     combinations: tuple[RiskyCombination, ...]
     keys: tuple[RiskyKey, ...]
     frame_type: str = "pyarrow"  # the type of the caller's dataframes
-    note: str = ""  # about keys of the scenario that are gone, or that are numbers
+    note: str = ""  # about keys of the scenario that are gone, or that are numbers, and the caution
+    caution: str = ""  # why a count of 0 means nothing
     _data: Microdata = field(repr=False)
     _names: Names = field(repr=False)
     _classes: Classes = field(repr=False)
@@ -329,9 +330,12 @@ def risky(data: Microdata, combinations: Any) -> Risky:
         cells.append((small.classes, small.sizes))
         found.append(_summarise_combination(keys, tolerance, small, members))
     unsafe = somewhere != 0
+    caution = "" if asked.weight is None else _doubt_weights(data, asked.weight, stated)
     return Risky(
         asked=asked,
         records=len(data),
+        note=caution,
+        caution=caution,
         unsafe_records=int(members[unsafe].sum()),
         combinations=tuple(found),
         keys=tuple(_summarise_key(name, 1 << j, somewhere, everywhere, members) for j, name in enumerate(names)),
@@ -343,13 +347,24 @@ def risky(data: Microdata, combinations: Any) -> Risky:
     )
 
 
+def _doubt_weights(data: Microdata, weight: str, stated: Iterable[tuple[Names, float]]) -> str:
+    """Say so if each record alone weighs as much as any tolerance, so that no combination can be unsafe."""
+    highest = max(tolerance for _, tolerance in stated)
+    if not len(data) or not (to_numbers(data, weight) >= highest).all():
+        return ""
+    return (
+        f"Each record alone weighs {highest:g} or more, the tolerance, so nothing can be unsafe: state the tolerance "
+        f"as a sum of {weight}, or leave the weight out to count records."
+    )
+
+
 def find_under(data: Microdata, resolved: Resolved) -> Risky:
     """Find the unsafe combinations under a scenario, by the keys that the file has; none if all are gone."""
     left = resolved.scenario.without(resolved.gone)
     if left is None:
         return _find_none(data, resolved)
     found = risky(data, left)
-    told = resolved.note, describe_numbers(data, (*resolved.numeric, *resolved.dates))
+    told = found.note, resolved.note, describe_numbers(data, (*resolved.numeric, *resolved.dates))
     return replace(found, note=" ".join(filter(None, told)))
 
 

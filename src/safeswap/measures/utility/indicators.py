@@ -447,6 +447,7 @@ class Indicators(LineMeasure):
                 weighted=self.weighted,
                 collapse=self.collapse,
                 replicate_scale=self.replicate_scale,
+                sampled=comparison.before,
             )
             for data in (comparison.before, comparison.after)
         )

@@ -403,7 +403,7 @@ def estimate(data: ModelData, number: int, model: Model) -> Estimates:
         linear = model.family == "linear"
         critical = float(stdtrit(found.degrees, _LEVEL) if linear and not found.problem else ndtri(_LEVEL))
         return Estimates(side.names, found.coefficients, found.errors, critical, found.problem)
-    design = read_design(file, weight=weight)
+    design = read_design(file, weight=weight, sampled=data.comparison.before)
     found = regression.fit(side.design, side.response, model.family, design.weights[side.kept])
     if found.problem:
         return _nothing(side, found.problem)

@@ -393,7 +393,7 @@ class Suppress:
             return _plan_households(data, spec)
         found = risky(data, as_combinations(spec))
         left = () if not found.unsafe else _find_never_safe(data, spec)
-        text = found.sentence
+        text = found.sentence + (f". {found.caution.removesuffix('.')}" if found.caution else "")
         if left:
             text += f"; {_list_names(left)} cannot be made safe by blanking {', '.join(spec.blankable)}"
         feasible = 0 if left else found.unsafe_records
