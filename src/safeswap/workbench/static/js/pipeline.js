@@ -28,7 +28,7 @@ export function beginPipeline({ mayWork, recipe, measures, onEdit, onTable }) {
     location.reload();
   }));
   offerRecipe(recipe);
-  show();
+  guarded(() => show())();
 }
 
 // Mask by all steps that are switched on.
