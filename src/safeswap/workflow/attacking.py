@@ -138,14 +138,17 @@ def _make_comparison(
 def _read_bundle(bundle: Path) -> Microdata:
     """Read the data of a bundle, described by its own dictionary."""
     from safeswap.files.manifest import read_manifest
-    from safeswap.releases.scan import read_dictionary
+    from safeswap.model.two_files import merge_files
+    from safeswap.releases.scan import divide_dictionary, read_dictionary
 
-    columns = read_dictionary(bundle)["columns"]
-    kinds = {each["name"]: each["kind"] for each in columns}
-    own = next((name for name, kind in kinds.items() if kind == "identifier"), None)
-    stated = {name: kind for name, kind in kinds.items() if kind != "identifier"}
-    path = bundle / f"data.{read_manifest(bundle).data_format}"
-    return read(path, kinds=stated, **({"identifier": own} if own else {}))
+    found = []
+    for stem, dictionary in divide_dictionary(read_dictionary(bundle)).items():
+        kinds = {each["name"]: each["kind"] for each in dictionary["columns"]}
+        own = next((name for name, kind in kinds.items() if kind == "identifier"), None)
+        stated = {name: kind for name, kind in kinds.items() if kind != "identifier"}
+        path = bundle / f"{stem}.{read_manifest(bundle).data_format}"
+        found.append(read(path, kinds=stated, **({"identifier": own} if own else {})))
+    return merge_files(*found) if len(found) > 1 else found[0]
 
 
 def _row_order(audit: str | PathLike[str] | None) -> Any:

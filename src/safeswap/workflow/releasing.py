@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from safeswap.model.microdata import Microdata
     from safeswap.releases.publish import Published, Terms
     from safeswap.releases.scan import Verification
+    from safeswap.workflow.households import MaskedHouseholds
 
 
 @check_types
 def release(
-    masked: Masked,
+    masked: Masked | MaskedHouseholds,
     public: str | PathLike[str],
     *,
     audit: str | PathLike[str],
@@ -32,6 +33,7 @@ def release(
     data_format: str = "csv",
     identifiers: Literal["new", "none"] = "new",
     drop: Sequence[str] = (),
+    two_files: bool | None = None,
     title: str = "",
     date: str = "",
     tolerance: int = 3,
@@ -54,7 +56,9 @@ def release(
 
     ``public`` gets the bundle: data in a keyed random order with new identifiers or none, a dictionary rebuilt from the
     released values, a report, and a manifest that is written last. ``audit`` gets the confidential record. Both are
-    written atomically; if any check fails nothing is written. A file is released once: if at least half of the records
+    written atomically; if any check fails nothing is written. What ``mask_households`` made of two files is released as
+    two files, of households and of persons with the same new numbers, and so is a person file with ``two_files=True``.
+    A file is released once: if at least half of the records
     were released before, by the agency's ledger, the release is refused unless ``second_release`` gives a reason.
     ``ledger`` replaces the configured ledger; ``before`` is the file as it was before any recipe.
 
@@ -93,6 +97,8 @@ def release(
     if ledger is not None and not hasattr(ledger, "alarm_share"):
         raise SpecError("release: 'ledger' takes a Ledger or None", code="bad-argument", hint="leave ledger out")
     ledger = configured_ledger() if ledger is None else ledger
+    if not isinstance(masked, Masked):
+        masked, two_files = masked.masked, two_files is not False
     masked = with_known_past(masked, FileRegister(ledger) if isinstance(ledger, LedgerFile) else None)
     terms = make_terms(
         masked,
@@ -100,6 +106,7 @@ def release(
         data_format=data_format,
         identifiers=identifiers,
         drop=tuple(drop),
+        two_files=bool(two_files),
         title=title,
         date=date,
         tolerance=tolerance,
