@@ -148,7 +148,7 @@ def _read_bundle(bundle: Path) -> Microdata:
         stated = {name: kind for name, kind in kinds.items() if kind != "identifier"}
         path = bundle / f"{stem}.{read_manifest(bundle).data_format}"
         found.append(read(path, kinds=stated, **({"identifier": own} if own else {})))
-    return merge_files(*found) if len(found) > 1 else found[0]
+    return merge_files(found[0], found[1]) if len(found) > 1 else found[0]
 
 
 def _row_order(audit: str | PathLike[str] | None) -> Any:
