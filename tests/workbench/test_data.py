@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
+from tests.service.test_two_files import two_files
 from tests.workbench.desk import Desk, Seen
 
 LONG = 60_000
@@ -120,3 +121,27 @@ def test_sample_data_are_opened_and_replaced_after_a_question(browser: Browser, 
         page.click("#replace-yes")
         page.set_input_files("#file", survey)
         expect(page.locator("#file-line")).to_contain_text("2,000 records")
+
+
+def test_a_household_file_and_a_person_file_are_joined_and_offered_as_two_again(
+    browser: Browser, desk: Desk, empty: str, tmp_path: Path
+) -> None:
+    homes, people = tmp_path / "homes.csv", tmp_path / "people.csv"
+    for path, content in zip((homes, people), two_files(), strict=True):
+        path.write_bytes(content)
+    with desk.seen(browser) as seen:
+        page = seen.go(f"/projects/{empty}/data")
+        page.locator("#two-files summary").click()
+        page.locator("#household-file").set_input_files(homes)
+        expect(page.locator("#send-both")).to_be_disabled()
+        page.locator("#person-file").set_input_files(people)
+        page.locator("#household-on").fill("home")
+        page.locator("#send-both").click()
+        records = len(people.read_text(encoding="utf-8").splitlines()) - 1
+        expect(page.locator("#file-line")).to_contain_text(f"homes.csv + people.csv: {records} records", timeout=LONG)
+        expect(page.get_by_label("tenure is the household's")).to_be_checked()
+        expect(page.get_by_label("age is the household's")).not_to_be_checked()
+        with desk.client() as client:
+            client.wait(client.mask(empty, {"method": "swap", "swap": ["tenure"], "rate": 0.2}))
+        page = seen.go(f"/projects/{empty}/release")
+        expect(page.locator("#two-files")).to_be_checked()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from math import pi, sqrt
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -140,10 +140,13 @@ def _told_by_parquet(bundle: Path) -> list[str]:
     """Return what the metadata of a Parquet file tell: texts of programs, and columns that are sorted by blocks."""
     import pyarrow.parquet as pq
 
-    path = bundle / "data.parquet"
-    if not path.is_file():
-        return []
-    known = pq.ParquetFile(path)
+    found: list[str] = []
+    for path in sorted(bundle.glob("*.parquet")):
+        found += _told_by_file(pq.ParquetFile(path))
+    return found
+
+
+def _told_by_file(known: Any) -> list[str]:
     found = ["a text that a program left in the data file"] if known.schema_arrow.metadata else []
     groups = [known.metadata.row_group(number) for number in range(known.metadata.num_row_groups)]
     for place in range(known.metadata.num_columns if len(groups) > 1 else 0):

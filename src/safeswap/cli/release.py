@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from safeswap.cli.console import Console, visible
+from safeswap.cli.masking import HOUSEHOLDS
 from safeswap.cli.options import (
     OUTPUT,
     RANDOMNESS,
@@ -44,6 +45,7 @@ DOCUMENTATION = "Documentation"
 _SHOWN = {
     "data_format": Shown(flag="--format", panel=OUTPUT),
     **dict.fromkeys(("identifiers", "drop"), Shown(panel=OUTPUT)),
+    "two_files": Shown(flag="--two-files", panel=HOUSEHOLDS),
     **dict.fromkeys(("title", "date"), Shown(panel=DOCUMENTATION)),
     "publish_rate": Shown(flag="--publish-rate", panel=DOCUMENTATION),
     "publish_errors": Shown(panel=DOCUMENTATION, metavar="TOML"),
@@ -84,6 +86,15 @@ def release(
             rich_help_panel=DOCUMENTATION,
         ),
     ] = None,
+    households: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="original file of households, if two files were masked", rich_help_panel=HOUSEHOLDS
+        ),
+    ] = None,
+    masked_households: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="masked file of households", rich_help_panel=HOUSEHOLDS)
+    ] = None,
     scenario: ScenarioFile = None,
     policy: Annotated[
         Path | None,
@@ -104,7 +115,8 @@ def release(
     """Verify a masked file and write the bundle for publication.
 
     Original, masked file and audit record are read again, and every guarantee is verified on them. The bundle holds the
-    data in a secret row order, a dictionary, a report and a manifest. If any check fails, nothing is written.
+    data in a secret row order, a dictionary, a report and a manifest. If any check fails, nothing is written. What was
+    masked as a household file and a person file is released as two files.
 
     Of a project file, what its last run made is released with the settings of the file; it is refused if the run is out
     of date, if something required does not hold, or if a guess stands before a column that looks like an identifier.
@@ -112,12 +124,17 @@ def release(
     if masked is None:
         stated = {"--audit": audit, "--output": output, "--recipe": recipe, "--scenario": scenario}
         stated |= {"--policy": policy, "--control": control}
+        stated |= {"--households": households, "--masked-households": masked_households}
         published = _release_project(console, original, key, force=force, stated=stated, parameters=parameters)
     else:
         if audit is None or key is None or output is None:
             absent = "--audit DIR" if audit is None else "--key FILE" if key is None else "--output BUNDLE"
             raise typer.BadParameter(f"missing option: {absent}")
-        files = _Files(original=original, masked=masked, audit=audit, key=key, output=output)
+        if (households is None) != (masked_households is None):
+            raise typer.BadParameter("--households and --masked-households belong together")
+        both = () if households is None or masked_households is None else (households, masked_households)
+        parameters = {**parameters, "two_files": True} if both else parameters
+        files = _Files(original=original, masked=masked, audit=audit, key=key, output=output, households=both)
         asked = {**parameters, "scenario": read_scenario(scenario), "policy": policy, "control": control}
         published = _release_files(console, files, force=force, recipe=recipe, parameters=asked)
     console.say("Verified:")
@@ -141,6 +158,7 @@ class _Files:
     audit: Path
     key: Path
     output: Path
+    households: tuple[Path, ...] = ()
 
 
 def _release_files(
@@ -149,11 +167,12 @@ def _release_files(
     from safeswap import workflow
     from safeswap.workflow.masking import recall
 
-    check_outputs([files.output], inputs=[files.original, files.masked, files.key, files.audit], force=force)
+    inputs = [files.original, files.masked, *files.households, files.key, files.audit]
+    check_outputs([files.output], inputs=inputs, force=force)
     secret = workflow.read_key(files.key)
     with console.steps(2) as steps:
         steps.at("reading")
-        masking = recall(files.original, files.masked, audit=files.audit, recipe=recipe)
+        masking = recall(files.original, files.masked, audit=files.audit, recipe=recipe, households=files.households)
         steps.at("verifying and writing")
         gate = {name: parameters.pop(name) for name in ("scenario", "policy", "control")}
         terms = {**ReleaseSpec(**parameters).model_dump(), **gate}

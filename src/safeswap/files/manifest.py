@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from safeswap.errors import InputError, UnsafeRelease
 from safeswap.files.formats import list_releasable
+from safeswap.model.release import ONE_FILE, TWO_FILES
 
 MANIFEST = "manifest.json"
 MANIFEST_FORMAT = "safeswap-bundle-1"
@@ -26,6 +28,11 @@ class Manifest:
     data_format: str
     facts: dict[str, Any]
     files: dict[str, tuple[int, str]]
+
+    @property
+    def stems(self) -> tuple[str, ...]:
+        """The names of the data files without ending: one, or those of households and of persons."""
+        return TWO_FILES if f"{TWO_FILES[0]}.{self.data_format}" in self.files else ONE_FILE
 
     def to_bytes(self) -> bytes:
         """Serialise the manifest canonically, with a checksum of itself at the end.
@@ -58,13 +65,13 @@ def _seal(body: str) -> str:
     return body.removesuffix("\n}") + f',\n "zz_sha256_of_the_above": "{seal}"\n}}\n'
 
 
-def allowed_files(data_format: str) -> frozenset[str]:
+def allowed_files(data_format: str, stems: Iterable[str] = ONE_FILE) -> frozenset[str]:
     """Return the names of all files of a bundle.
 
     >>> sorted(allowed_files("csv"))
     ['data.csv', 'dictionary.csv', 'dictionary.json', 'manifest.json', 'report.html']
     """
-    return frozenset({f"data.{data_format}", MANIFEST, *DOCUMENTS})
+    return frozenset({*(f"{stem}.{data_format}" for stem in stems), MANIFEST, *DOCUMENTS})
 
 
 def sum_file(path: Path) -> tuple[int, str]:
@@ -101,7 +108,7 @@ def read_manifest(directory: Path) -> Manifest:
 
 def check_files(directory: Path, manifest: Manifest) -> None:
     """Refuse a bundle with a missing, changed or extra file."""
-    allowed = allowed_files(manifest.data_format)
+    allowed = allowed_files(manifest.data_format, manifest.stems)
     if set(manifest.files) | {MANIFEST} != allowed:
         raise damaged_error("it does not list the files of a bundle", file=MANIFEST)
     present = {path.name for path in directory.iterdir()}

@@ -24,8 +24,8 @@ from pydantic import BaseModel
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Flags, Int64s
 from safeswap.errors import InfeasibleError, SafeswapError, SpecError
-from safeswap.model.audit import Audit, Replacement
-from safeswap.model.columns import aligned_columns, flag_changes
+from safeswap.model.audit import Audit, Exchange, Replacement
+from safeswap.model.columns import aligned_columns, flag_changes, number_cells
 from safeswap.model.effect import Blanked, Coarsened, Dropped, Effect, Permuted, Replaced
 from safeswap.model.evidence import Evidence
 from safeswap.model.households import (
@@ -33,6 +33,7 @@ from safeswap.model.households import (
     Reduction,
     check_constant,
     expand,
+    find_holders,
     find_households,
     find_split,
 )
@@ -329,7 +330,7 @@ class Task:
         after = self.data.with_columns(columns, {})
         described = [masked.data.schema[name] for name in changed]
         after = replace(after, schema=after.schema.replace(*described))
-        audit = masked.audit
+        audit = replace(masked.audit, exchanges=tuple(skip_idle(each, self.reduced) for each in masked.audit.exchanges))
         # Counted on the values: a household may get the value that it had from another one.
         differ = [_differs(data.table.column(name) for data in (self.reduced, masked.data)) for name in changed]
         counted = int(np.count_nonzero(np.logical_or.reduce(differ))) if differ else 0
@@ -402,7 +403,7 @@ def find_task(method: Any, data: Microdata, spec: Any) -> Task | None:
     theirs = [name for name in theirs if name not in weights]
     _refuse_differing(spec, theirs)
     blank = getattr(spec, "missing_keys", "") == "refuse"
-    homes = find_households(data)
+    homes = find_holders(data, shared)
     if len(homes) < 2:
         raise InfeasibleError(
             "there is one household only: nothing can be exchanged, and nothing is hidden among others",
@@ -412,7 +413,7 @@ def find_task(method: Any, data: Microdata, spec: Any) -> Task | None:
         )
     groups = tuple(_group_names(spec, theirs))
     reduction = Reduction(names=shared, groups=groups, weights=weights, blank=blank)
-    return Task(data, spec, ours, reduction, homes, reduction.apply(data))
+    return Task(data, spec, ours, reduction, homes, reduction.apply(data, homes))
 
 
 def _refuse_mixture(method: Any, schema: Schema, changed: Names, ours: Names) -> None:
@@ -472,6 +473,29 @@ def _listed(spec: Any) -> Iterator[tuple[str, ...]]:
             yield from _listed(value)
 
 
+def skip_idle(exchange: Exchange, data: Microdata) -> Exchange:
+    """Return a directed exchange without the moves between equal values, which change nothing; others as they are.
+
+    Who would have taken from such a record takes from where that one took: the result is the same, one to one.
+
+    >>> from safeswap.model.schema import Attribute
+    >>> data = Microdata(pa.table({"A": ["x", "y", "y"]}), Schema(attributes=(Attribute(name="A"),)))
+    >>> ring = Exchange(attributes=("A",), pairs=np.array([[0, 1], [1, 2], [2, 0]]), directed=True)
+    >>> skip_idle(ring, data).pairs.tolist()
+    [[0, 2], [2, 0]]
+    """
+    if not exchange.directed:
+        return exchange
+    cells = number_cells([data.coded(name).codes for name in exchange.attributes])
+    source = exchange.permutation(len(data))
+    idle = cells == cells[source]
+    takers = exchange.pairs[~idle[exchange.pairs[:, 0]], 0]
+    givers = source[takers]
+    while (passing := idle[givers]).any():
+        givers[passing] = source[givers[passing]]
+    return replace(exchange, pairs=np.stack([takers, givers], axis=1))
+
+
 def _differs(columns: Iterable[pa.ChunkedArray]) -> Flags:
     return flag_changes(*aligned_columns(*columns))
 
@@ -526,7 +550,7 @@ class HouseholdView:
     def of(self, evidence: Evidence) -> Evidence:
         """Return the evidence of the file of households: first members, and the exchanges between them."""
         if self._seen is None or self._seen[0] is not evidence:
-            homes = find_households(evidence.before)
+            homes = find_holders(evidence.before, self.reduction.names)
             before, after = (self.reduction.apply(data, homes) for data in (evidence.before, evidence.after))
             self._seen = evidence, Evidence(before, after, _audit_of(evidence.audit, homes))
         return self._seen[1]

@@ -43,7 +43,7 @@ class Households:
     """The household of each record, in the order in which households first appear.
 
     ``first`` is the first record of each household, ``sizes`` its number of records; ``outside`` flags the records
-    without a household, each of which is one of its own.
+    without a household, each of which is one of its own. A record that is left out has the number after the last.
 
     >>> schema = Schema(attributes=(Attribute(name="home", kind="household"),))
     >>> homes = find_households(Microdata(pa.table({"home": [7, None, 7, None]}), schema))
@@ -61,9 +61,16 @@ class Households:
 
     def members(self, households: Int64s) -> Rows:
         """Return the records of some households, in file order."""
-        chosen = np.zeros(len(self), dtype=np.bool_)
+        chosen = np.zeros(len(self) + 1, dtype=np.bool_)
         chosen[households] = True
         return np.flatnonzero(chosen[self.of_record])
+
+    def leave_out(self, records: Flags) -> Households:
+        """Return the households without those of which the first record is flagged."""
+        kept = ~records[self.first]
+        place = np.append(np.cumsum(kept) - 1, int(np.count_nonzero(kept)))
+        place[:-1][~kept] = place[-1]
+        return Households(place[self.of_record], self.first[kept], self.sizes[kept], self.outside)
 
 
 _FOUND: WeakKeyDictionary[Microdata, Households] = WeakKeyDictionary()
@@ -89,6 +96,20 @@ def _find(data: Microdata, name: str) -> Households:
     place[numbers[starts]] = np.arange(len(starts))
     of_record = place[numbers]
     return Households(of_record, starts, np.bincount(of_record, minlength=len(starts)), outside)
+
+
+def find_holders(data: Microdata, names: Sequence[str]) -> Households:
+    """Return the households that can hold these attributes.
+
+    A person outside households without a value of any of them, such as one that no household file describes, has
+    nothing to give, and nothing that could be kept.
+    """
+    homes = find_households(data)
+    empty = homes.outside.copy()
+    for name in names:
+        if empty.any():
+            empty &= data.table.column(name).is_null().to_numpy()
+    return homes.leave_out(empty) if empty.any() else homes
 
 
 def find_varying(data: Microdata, name: str) -> Rows:
@@ -248,7 +269,7 @@ def compositions(data: Microdata, names: Sequence[str], homes: Households, *, bl
     gaps = np.zeros(len(data), dtype=np.bool_)
     for name in names:
         gaps |= missing_codes(data, name)[data.coded(name).codes]
-    incomplete = np.bincount(homes.of_record[gaps], minlength=len(homes)) > 0
+    incomplete = np.bincount(homes.of_record[gaps], minlength=len(homes))[: len(homes)] > 0
     return pa.chunked_array([pa.array(numbers, mask=incomplete)])
 
 
@@ -285,17 +306,17 @@ def household_weights(data: Microdata, weight: str, homes: Households) -> pa.Chu
 
     values = to_numbers(data, weight)
     known = np.flatnonzero(~np.isnan(values))
-    number = np.bincount(homes.of_record[known], minlength=len(homes))
+    number = np.bincount(homes.of_record[known], minlength=len(homes) + 1)
     with np.errstate(invalid="ignore"):
-        mean = np.bincount(homes.of_record[known], values[known], len(homes)) / number
-    some = np.full(len(homes), np.nan)
+        mean = np.bincount(homes.of_record[known], values[known], len(homes) + 1) / number
+    some = np.full(len(homes) + 1, np.nan)
     some[homes.of_record[known]] = values[known]
-    same = np.ones(len(homes), dtype=np.bool_)
+    same = np.ones(len(homes) + 1, dtype=np.bool_)
     same[homes.of_record[known][values[known] != some[homes.of_record[known]]]] = False
-    weights = np.where(same, some, mean)
+    weights = np.where(same, some, mean)[: len(homes)]
     return pa.chunked_array([pa.array(weights, mask=np.isnan(weights))])
 
 
 def expand(column: pa.ChunkedArray, homes: Households) -> pa.ChunkedArray:
     """Return a column of the file of households as one of the person file: the same for all members."""
-    return column.take(pa.array(homes.of_record))
+    return column.take(pa.array(homes.of_record, mask=homes.of_record == len(homes)))

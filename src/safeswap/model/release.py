@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -17,13 +17,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from safeswap.arrays.names import Names
 from safeswap.arrays.types import Integers
 from safeswap.errors import InternalError, SpecError, UnsafeRelease
 from safeswap.model.columns import missing_codes
 from safeswap.model.key import Key
 from safeswap.model.keyed_order import keyed_order, names_of
 from safeswap.model.microdata import Coded, Microdata, code_column
-from safeswap.model.schema import Attribute, Kind, Schema, household_attributes, level_texts
+from safeswap.model.schema import Attribute, Kind, Schema, household_attributes, level_texts, require_household
+
+ONE_FILE, TWO_FILES = ("data",), ("households", "persons")
+"""The names of the data files of a bundle, without ending."""
 
 MOST_LISTED = 10_000
 """A longer list of levels is not useful as documentation; the data have them all."""
@@ -187,15 +191,43 @@ class PublicFacts:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Release:
-    """The public table, its schema, and the public facts."""
+    """The public table, its schema, and the public facts.
+
+    If some columns are ``shared`` by the members of a household, the table is published as two files: one of households
+    and one of persons, which join by the household's number to the table.
+    """
 
     table: pa.Table = field(repr=False)
     schema: Schema = field(repr=False)
     facts: PublicFacts
+    shared: Names = ()
 
     def __post_init__(self) -> None:
         if tuple(self.table.column_names) != self.schema.names or self.table.schema.metadata:
             raise InternalError("the released table is not what its schema says", code="schema-mismatch")
+
+    @cached_property
+    def parts(self) -> dict[str, Release]:
+        """The released files by their names without ending: all in one, or households and persons.
+
+        >>> schema = Schema(attributes=(Attribute(name="home", kind="household"), Attribute(name="A")))
+        >>> table = pa.table({"home": [2, 1, 2, None], "A": ["x", "y", "x", None]})
+        >>> release = Release(table=table, schema=schema, facts=PublicFacts(method="none", records=4), shared=("A",))
+        >>> {name: part.table.to_pydict() for name, part in release.parts.items()}
+        {'households': {'home': [2, 1], 'A': ['x', 'y']}, 'persons': {'home': [2, 1, 2, None]}}
+        """
+        if not self.shared:
+            return {ONE_FILE[0]: self}
+        own = require_household(self.schema)
+        numbers = self.table.column(own).combine_chunks()
+        first = np.unique(numbers.fill_null(0).to_numpy(), return_index=True)[1]  # new numbers begin with 1
+        first = np.sort(first[numbers.take(pa.array(first)).is_valid().to_numpy(zero_copy_only=False)])
+        homes = [name for name in self.schema.names if name == own or name in self.shared]
+        people = [name for name in self.schema.names if name not in self.shared]
+        chosen = (self.table.select(homes).take(pa.array(first)), self.table.select(people))
+        schemas = (self.schema.select(homes), self.schema.select(people))
+        pairs = zip(TWO_FILES, chosen, schemas, strict=True)
+        return {stem: Release(table=table, schema=schema, facts=self.facts) for stem, table, schema in pairs}
 
 
 def is_index_column(name: str) -> bool:
@@ -234,13 +266,15 @@ def prepare_release(
     identifiers: Identifiers = "new",
     drop: Sequence[str] = (),
     as_codes: bool = True,
+    two_files: bool = False,
 ) -> tuple[Release, Integers]:
     """Return the public part of a masked file, and (confidential) the original row of each released one.
 
     Rows are in an order drawn with the key. Record identifiers number the rows of that order, or are dropped;
     household identifiers become numbers drawn with the key, the same for all members. Categories are those that
     occur, in schema order or else sorted. Anything else in the file is dropped. Without
-    ``as_codes``, for a file that stores no levels, text with very many of them stays text.
+    ``as_codes``, for a file that stores no levels, text with very many of them stays text. ``two_files`` asks for one
+    of households and one of persons.
 
     >>> schema = Schema(attributes=(Attribute(name="id", kind="identifier"), Attribute(name="Sex")))
     >>> data = Microdata(pa.table({"id": [901, 902, 903], "Sex": ["m", "f", "m"]}), schema)
@@ -257,7 +291,27 @@ def prepare_release(
         columns = list(threads.map(released, names))
     table = pa.table([c.values for c in columns], names=list(names))
     schema = Schema(name=facts.title, label=facts.title, attributes=tuple(c.attribute for c in columns))
-    return Release(table=table, schema=schema, facts=facts), rows
+    shared = find_shared(data, names) if two_files else ()
+    return Release(table=table, schema=schema, facts=facts, shared=shared), rows
+
+
+def find_shared(data: Microdata, names: Sequence[str]) -> Names:
+    """Return the released columns that go to a file of households; refuse a file that cannot be divided."""
+    from safeswap.model.households import check_constant
+    from safeswap.model.two_files import refuse_lost
+
+    shared = tuple(name for name in household_attributes(data.schema) if name in names)
+    numbered = any(data.schema[name].kind is Kind.HOUSEHOLD for name in names)
+    if not shared or not numbered:
+        absent = "no attribute of households" if numbered else "no household number"
+        raise SpecError(
+            f"two files cannot be released: the released columns have {absent}",
+            code="no-household",
+            hint="release one file; or describe the number as household and what members share as the household's",
+        )
+    check_constant(data, shared)
+    refuse_lost(data, shared)
+    return shared
 
 
 def preview_release(data: Microdata, names: Sequence[str], *, facts: PublicFacts) -> Release:

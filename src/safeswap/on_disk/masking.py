@@ -106,13 +106,20 @@ def write_record(fill: Callable[[Path], None], digest: str, audit: Path, *, reco
     return record
 
 
-def recall(original: Path, masked_file: Path, *, audit: Path, source_digest: str = "") -> Masked:
+def recall(
+    original: Path,
+    masked_file: Path,
+    *,
+    audit: Path,
+    source_digest: str = "",
+    households: tuple[Path, Path] | None = None,
+) -> Masked:
     """Load a masking saved by ``keep`` from its files, independent of the run that made it.
 
-    ``source_digest`` is the digest of the original, if it is known.
+    ``source_digest`` is the digest of the original, if it is known. ``households`` are the original and the masked file
+    of households, if the person file was masked together with one.
     """
     from safeswap import registry
-    from safeswap.files.read import read
     from safeswap.files.sources import existing_file
     from safeswap.model.masked import Masked
     from safeswap.model.plan import recorded_plan
@@ -129,21 +136,16 @@ def recall(original: Path, masked_file: Path, *, audit: Path, source_digest: str
             file=str(masked_file),
         )
     kept = read_audit_record(record)
-    if "households_sha256" in kept.notes:
-        raise InputError(
-            f"{masked_file.name!r} was masked together with a file of households",
-            code="two-files",
-            hint="merge both files, before and after, with merge_households; undo takes both",
-            file=str(masked_file),
-        )
+    _check_households(masked_file, households, kept.notes)
+    homes = households or (None, None)
     schema = Schema.model_validate(read_audit_json(record)["schema"])
     options: dict[str, Any] = _from_notes(kept.notes["reading"])
     past = find_past_steps(source_digest, audit, kept.notes, own=record)
-    before = replace(read(original, schema=schema, **options), past=past)
-    layout: dict[str, Any] = {**_layout_of(masked_file)}
+    before = replace(_read_whole(original, homes[0], schema, options), past=past)
     described = Schema.model_validate(kept.notes["masked_schema"]) if "masked_schema" in kept.notes else schema
     types = _read_types(kept.notes)
-    after = _cast_like(read(masked_file, schema=described, **layout), before, described, types)
+    read_back = _read_whole(masked_file, homes[1], described, _layout_of(masked_file), is_own=True)
+    after = _cast_like(read_back, before, described, types)
     spec = registry.make_spec(kept.audit.spec)
     masked = Masked(original=before, data=after, spec=spec, plan=recorded_plan(kept.audit), audit=kept.audit)
     if not kept.audit.steps:
@@ -151,6 +153,44 @@ def recall(original: Path, masked_file: Path, *, audit: Path, source_digest: str
     from safeswap.pipelines.method import unfold
 
     return unfold(masked)
+
+
+def _check_households(masked_file: Path, households: tuple[Path, Path] | None, notes: Mapping[str, Any]) -> None:
+    """Refuse a file of households too few, too many, or other than the one that was written."""
+    expected = notes.get("households_sha256")
+    if (expected is None) != (households is None):
+        told = "alone" if expected is None else "together with a file of households"
+        give = "leave the files of households out" if expected is None else "give both files of households too"
+        raise InputError(
+            f"{masked_file.name!r} was masked {told}",
+            code="two-files",
+            hint=f"{give}; or merge both files, before and after, with merge_households",
+            file=str(masked_file),
+        )
+    if households is not None and digest_of(households[1]) != expected:
+        raise InputError(
+            f"{households[1].name!r} is not the file of households that was masked with {masked_file.name!r}",
+            code="no-audit",
+            hint="give the file as it was written together with the masked persons",
+            file=str(households[1]),
+        )
+
+
+def _read_whole(
+    persons: Path, households: Path | None, schema: Schema, options: Mapping[str, Any], *, is_own: bool = False
+) -> Microdata:
+    """Read a file by its schema, joined with its file of households if there is one; we wrote our ``own``."""
+    from safeswap.files.read import read
+    from safeswap.model.microdata import Microdata
+    from safeswap.model.two_files import divide_schema, merge_files
+
+    if households is None:
+        return read(persons, schema=schema, **options)
+    of_homes, of_people = divide_schema(schema)
+    layout: dict[str, Any] = _layout_of(households) if is_own else {}
+    homes = read(households, schema=of_homes, **layout)
+    merged = merge_files(homes, read(persons, schema=of_people, **options))
+    return Microdata(merged.table.select(schema.names), schema)
 
 
 def find_past_steps(digest: str, audit: Path, notes: Mapping[str, Any], *, own: Path) -> tuple[PastStep, ...]:

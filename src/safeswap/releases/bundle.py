@@ -74,12 +74,14 @@ def public_directory(directory: str | os.PathLike[str], *, force: bool = False) 
 
 def fill_bundle(release: Release, directory: Path, *, data_format: str) -> Bundle:
     """Write the files of a bundle into an empty directory, the manifest last, and scan all of them."""
-    write_data(release, directory / f"data.{data_format}", data_format)
+    for stem, part in release.parts.items():
+        write_data(part, directory / f"{stem}.{data_format}", data_format)
     dictionary = data_dictionary(release)
     (directory / "dictionary.json").write_bytes(dictionary_json(dictionary))
     (directory / "dictionary.csv").write_bytes(dictionary_csv(dictionary))
     (directory / "report.html").write_bytes(public_report(release))
-    sums = {name: sum_file(directory / name) for name in sorted(allowed_files(data_format) - {MANIFEST})}
+    allowed = allowed_files(data_format, release.parts)
+    sums = {name: sum_file(directory / name) for name in sorted(allowed - {MANIFEST})}
     manifest = Manifest(data_format=data_format, facts=release.facts.as_dict(), files=sums)
     (directory / MANIFEST).write_bytes(manifest.to_bytes())
     for path in directory.iterdir():

@@ -19,7 +19,7 @@ import pyarrow as pa
 from safeswap.arrays.sketch import ALARM_SHARE, has_content
 from safeswap.arrays.types import Integers
 from safeswap.attacks.run import Judged
-from safeswap.errors import OutputError, SpecError, UnsafeRelease
+from safeswap.errors import InputError, OutputError, SpecError, UnsafeRelease
 from safeswap.files.atomic import PRIVATE_DIRECTORY, atomic_directory
 from safeswap.files.manifest import MANIFEST, sum_file
 from safeswap.model.invariant import Finding
@@ -31,6 +31,7 @@ from safeswap.model.release import (
     Identifiers,
     PublicFacts,
     Release,
+    find_shared,
     prepare_release,
     preview_release,
     refuse_insecure,
@@ -59,6 +60,7 @@ class Terms:
     The share of records that took part is published only with ``publish_rate``, and the factors by which masking
     enlarges the standard errors of some indicators only with ``publish_errors``, the text of these: both are the
     officer's decision.
+    ``two_files`` asks for one file of households and one of persons.
     ``second_release`` is the reason for releasing the same records again; ``unmasked`` is required if no released value
     was changed. ``earlier`` has the titles of the methods applied to the file before it was masked, ``past`` the steps
     themselves, which are told column by column. Without ``tell_kept`` no property is published as preserved; the
@@ -84,6 +86,7 @@ class Terms:
     past: tuple[PastStep, ...] = ()
     tell_kept: bool = True
     recoded: tuple[str, ...] = ()
+    two_files: bool = False
     force: bool = False
 
 
@@ -170,6 +173,8 @@ def check_and_write(
     check_format(terms.data_format)
     _check_tolerance(terms.tolerance)
     names = released_names(masked.data.schema, identifiers=terms.identifiers, drop=terms.drop)
+    if terms.two_files:
+        find_shared(masked.data, names)
     refuse_if_any(name_remarks(names))
     target, root = Path(public), Path(audit)
     _refuse_nested(target, root)
@@ -193,6 +198,7 @@ def check_and_write(
             identifiers=terms.identifiers,
             drop=terms.drop,
             as_codes=terms.data_format != "csv",
+            two_files=terms.two_files,
         )
         pa.default_memory_pool().release_unused()
         bundle = fill_bundle(release, part, data_format=terms.data_format)
@@ -233,17 +239,21 @@ def check_and_write(
     )
 
 
-def find_obstacle(masked: Masked, *, key: Key, account: Account, terms: Terms) -> SpecError | UnsafeRelease | None:
+def find_obstacle(
+    masked: Masked, *, key: Key, account: Account, terms: Terms
+) -> SpecError | InputError | UnsafeRelease | None:
     """Return the first reason for which a release would be refused, as far as that is known before it is written."""
     try:
         _refuse_stamped(masked, key)
         names = released_names(masked.data.schema, identifiers=terms.identifiers, drop=terms.drop)
         refuse_if_any(name_remarks(names))
+        if terms.two_files:
+            find_shared(masked.data, names)
         _verify_promises(account)
         linkage = Linkage(masked, names)
         _check_masked(linkage, terms)
         refuse_if_any(linkage.remarks())
-    except (SpecError, UnsafeRelease) as error:
+    except (SpecError, InputError, UnsafeRelease) as error:
         return error
     return None
 
@@ -253,7 +263,8 @@ def preview(masked: Masked, *, account: Account, terms: Terms) -> PublicPage:
     _check_tolerance(terms.tolerance)
     names = released_names(masked.data.schema, identifiers=terms.identifiers, drop=terms.drop)
     facts = _public_facts(Linkage(masked, names), account, terms)
-    return PublicPage.of(preview_release(masked.data, names, facts=facts))
+    shared = find_shared(masked.data, names) if terms.two_files else ()
+    return PublicPage.of(replace(preview_release(masked.data, names, facts=facts), shared=shared))
 
 
 def _enter_released(release: Release, past: Sequence[PastStep], ledger: Ledger) -> None:

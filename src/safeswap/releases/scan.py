@@ -9,24 +9,29 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from safeswap.files.labelled import Labelled
 from safeswap.files.manifest import Manifest, check_files, damaged_error, read_manifest
-from safeswap.model.release import MOST_LISTED, Release
+from safeswap.model.columns import aligned_columns, flag_changes
+from safeswap.model.release import MOST_LISTED, ONE_FILE, TWO_FILES, Release
+from safeswap.model.schema import require_household
 from safeswap.model.text import plural
-from safeswap.releases.public_data import Stored, as_stored
+from safeswap.releases.public_data import Stored, as_labelled, as_stored
 from safeswap.releases.scan_data import (
     Remark,
     Seen,
     is_formula,
     name_remarks,
+    one_nan,
     refusal,
     refuse_if_any,
     scan_data,
@@ -34,8 +39,8 @@ from safeswap.releases.scan_data import (
 )
 from safeswap.reports.public import DICTIONARY_FORMAT, dictionary_csv, dictionary_json
 
-_DICTIONARY_KEYS = {"format", "title", "records", "columns"}
-_COLUMN_KEYS = {"name", "kind", "type", "has_missing", "label", "geography_level", "missing_codes", "values"}
+_DICTIONARY_KEYS = {"format", "title", "records", "households", "columns"}
+_COLUMN_KEYS = {"file", "name", "kind", "type", "has_missing", "label", "geography_level", "missing_codes", "values"}
 _VALUE_KEYS = {"value", "label", "within"}
 _FACT_KEYS = {
     *("product", "version", "method", "kept_exactly", "records", "tolerance", "title", "date", "rate"),
@@ -61,12 +66,23 @@ def read_dictionary(directory: Path) -> dict[str, Any]:
             for column in dictionary["columns"]
         )
         complete = all({"name", "kind", "type", "has_missing"} <= c.keys() for c in dictionary["columns"])
+        files = {column.get("file", ONE_FILE[0]) for column in dictionary["columns"]}
+        complete &= files == set(TWO_FILES if "households" in dictionary else ONE_FILE)
         genuine = dictionary["format"] == DICTIONARY_FORMAT and dictionary_json(dictionary) == data
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise damaged_error("it is not a data dictionary", file=path.name) from None
     if not (keys_are_known and complete and genuine):
         raise damaged_error("it has more or less than a data dictionary", file=path.name)
     return dict(dictionary)
+
+
+def divide_dictionary(dictionary: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the dictionary of each data file, by its name without ending."""
+    if "households" not in dictionary:
+        return {ONE_FILE[0]: dict(dictionary)}
+    counts = zip(TWO_FILES, (dictionary["households"], dictionary["records"]), strict=True)
+    columns = dictionary["columns"]
+    return {s: {**dictionary, "records": n, "columns": [c for c in columns if c["file"] == s]} for s, n in counts}
 
 
 def listed_values(dictionary: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -76,14 +92,14 @@ def listed_values(dictionary: Mapping[str, Any]) -> dict[str, list[str]]:
     return {name: values[name] + codes[name] for name in values if values[name] or codes[name]}
 
 
-def document_remarks(directory: Path, manifest: Manifest, dictionary: Mapping[str, Any], seen: Seen) -> list[Remark]:
-    """Find mismatches of dictionary, manifest and report with the data."""
-    remarks = [*_dictionary_remarks(dictionary, seen), *_label_remarks(dictionary)]
+def document_remarks(directory: Path, manifest: Manifest, dictionary: Mapping[str, Any], records: int) -> list[Remark]:
+    """Find mismatches of dictionary, manifest and report with each other, and with the number of records."""
+    remarks = list(_label_remarks(dictionary))
     if (directory / "dictionary.csv").read_bytes() != dictionary_csv(dict(dictionary)):
         remarks.append(
             refusal("foreign-text", "dictionary.csv is not dictionary.json as a table", file="dictionary.csv")
         )
-    if not manifest.facts.keys() <= _FACT_KEYS or manifest.facts.get("records") != seen.records:
+    if not manifest.facts.keys() <= _FACT_KEYS or manifest.facts.get("records") != records:
         remarks.append(
             refusal("foreign-fact", "the manifest has more than public facts, or wrong ones", file="manifest.json")
         )
@@ -207,11 +223,19 @@ def scan_bundle(directory: Path, release: Release) -> tuple[Remark, ...]:
     """
     manifest = read_manifest(directory)
     check_files(directory, manifest)
-    expected = as_stored(release, manifest.data_format)
-    if list(expected.column_names) != [c["name"] for c in read_dictionary(directory)["columns"]]:
+    expected = {stem: as_stored(part, manifest.data_format) for stem, part in release.parts.items()}
+    dictionaries = divide_dictionary(read_dictionary(directory))
+    if {s: table.column_names for s, table in expected.items()} != {s: _names(d) for s, d in dictionaries.items()}:
         return (refusal("foreign-column", "the dictionary does not have the released columns", file="dictionary.json"),)
-    types = dict(zip(expected.column_names, map(_read_type, expected.columns), strict=True))
-    return _scan_files(directory, manifest, types, expected)
+    types = {s: dict(zip(t.column_names, map(_read_type, t.columns), strict=True)) for s, t in expected.items()}
+    remarks = _scan_files(directory, manifest, types, expected)
+    if not release.shared or any(remark.refuses for remark in remarks):
+        return remarks
+    return (*remarks, *_joined_remarks(_store(directory, manifest, types), release))
+
+
+def _names(dictionary: Mapping[str, Any]) -> list[str]:
+    return [column["name"] for column in dictionary["columns"]]
 
 
 def _read_type(column: pa.ChunkedArray) -> pa.DataType:
@@ -241,31 +265,82 @@ def verify_bundle(directory: str | os.PathLike[str]) -> Verification:
     directory = Path(directory)
     manifest = read_manifest(directory)
     check_files(directory, manifest)
-    columns = read_dictionary(directory)["columns"]
-    types = {c["name"]: _TYPES_IN_WORDS.get(c["type"], pa.string()) for c in columns}
-    remarks = refuse_if_any(_scan_files(directory, manifest, types, None))
+    dictionaries = divide_dictionary(read_dictionary(directory))
+    types = {
+        stem: {c["name"]: _TYPES_IN_WORDS.get(c["type"], pa.string()) for c in each["columns"]}
+        for stem, each in dictionaries.items()
+    }
+    remarks = refuse_if_any(_scan_files(directory, manifest, types))
+    if len(types) > 1:
+        _join(_store(directory, manifest, types), require_number(dictionaries))
     return Verification(
         directory=directory,
         data_format=manifest.data_format,
         records=manifest.facts["records"],
-        columns=len(columns),
+        columns=len({name for each in dictionaries.values() for name in _names(each)}),
         facts=manifest.facts,
         remarks=remarks,
     )
 
 
+def _store(directory: Path, manifest: Manifest, types: Mapping[str, Mapping[str, pa.DataType]]) -> dict[str, Stored]:
+    form = manifest.data_format
+    return {s: Stored(path=directory / f"{s}.{form}", data_format=form, types=own) for s, own in types.items()}
+
+
 def _scan_files(
-    directory: Path, manifest: Manifest, types: Mapping[str, pa.DataType], expected: pa.Table | None
+    directory: Path,
+    manifest: Manifest,
+    types: Mapping[str, Mapping[str, pa.DataType]],
+    expected: Mapping[str, pa.Table] | None = None,
 ) -> tuple[Remark, ...]:
-    path = directory / f"data.{manifest.data_format}"
-    stored = Stored(path=path, data_format=manifest.data_format, types=types)
     dictionary = read_dictionary(directory)
-    remarks = name_remarks(stored.names)
-    if stored.names != list(types):
-        remarks.append(refusal("foreign-column", "the data do not have the columns of the dictionary", file=path.name))
-        return tuple(remarks)
-    seen = scan_data(stored, listed=listed_values(dictionary), expected=expected)
-    remarks += seen.remarks
-    if manifest.data_format in ("dta", "sav"):
-        remarks += labelled_remarks(stored.labelled, dictionary, file=path.name)
-    return tuple(remarks + document_remarks(directory, manifest, dictionary, seen))
+    dictionaries, remarks, records = divide_dictionary(dictionary), [], 0
+    for stem, stored in _store(directory, manifest, types).items():
+        remarks += name_remarks(stored.names)
+        if set(dictionaries) != set(manifest.stems) or stored.names != list(types[stem]):
+            message = "the data do not have the columns of the dictionary"
+            return (*remarks, refusal("foreign-column", message, file=stored.path.name))
+        own = dictionaries[stem]
+        seen = scan_data(stored, listed=listed_values(own), expected=None if expected is None else expected[stem])
+        remarks += [*seen.remarks, *_dictionary_remarks(own, seen)]
+        if manifest.data_format in ("dta", "sav"):
+            remarks += labelled_remarks(stored.labelled, own, file=stored.path.name)
+        records = seen.records  # of persons, which come last
+    return tuple(remarks + document_remarks(directory, manifest, dictionary, records))
+
+
+def require_number(dictionaries: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the column that joins the file of households and that of persons: the only one in both."""
+    both = set.intersection(*(set(_names(each)) for each in dictionaries.values()))
+    if len(both) != 1:
+        raise damaged_error("the two files have no single column in common", file="dictionary.json")
+    return both.pop()
+
+
+def _join(stored: Mapping[str, Stored], own: str) -> tuple[pa.Table, pa.Array]:
+    """Return the file of households as read back, and its record of each person; refuse files that do not fit.
+
+    Every household has one record and some person, and every person with a number has a household.
+    """
+    homes, people = (pa.concat_tables(stored[stem].pieces(), promote_options="permissive") for stem in TWO_FILES)
+    numbers, wanted = homes.column(own), people.column(own)
+    places = pc.index_in(wanted, value_set=numbers.combine_chunks(), skip_nulls=True)
+    repeated = numbers.null_count or len(numbers.unique()) < len(numbers)
+    if repeated or places.null_count > wanted.null_count or len(places.drop_null().unique()) < len(homes):
+        raise damaged_error("its households are not those of the persons", file=stored[TWO_FILES[0]].path.name)
+    return homes, places
+
+
+def _joined_remarks(stored: Mapping[str, Stored], release: Release) -> Iterator[Remark]:
+    """Find columns of the household file that, joined to the persons, are not those of the release in one file."""
+    form = stored[TWO_FILES[0]].data_format
+    homes, places = _join(stored, require_household(release.schema))
+    whole = as_stored(release, form)
+    joined = homes.select(list(release.shared)).take(places)
+    joined = as_labelled(joined, form) if form in ("dta", "sav") else joined
+    for name in release.shared:
+        columns = (one_nan(table.column(name)) for table in (whole, joined))
+        if number := int(np.count_nonzero(flag_changes(*aligned_columns(*columns)))):
+            message = f"{plural(number, 'person has', 'persons have')} another value of {name!r} when joined"
+            yield refusal("foreign-value", message, column=name, file=stored[TWO_FILES[0]].path.name)

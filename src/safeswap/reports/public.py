@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from safeswap.model.release import PublicFacts, Release
-from safeswap.model.schema import Attribute, Kind, level_texts
+from safeswap.model.release import TWO_FILES, PublicFacts, Release
+from safeswap.model.schema import Attribute, Kind, level_texts, require_household
 from safeswap.model.spec import Strict
 
 DICTIONARY_FORMAT = "safeswap-dictionary-1"
@@ -41,9 +41,15 @@ def data_dictionary(release: Release) -> dict[str, Any]:
     >>> data_dictionary(release)["columns"][0]["values"]
     [{'value': 'f', 'label': 'female'}, {'value': 'm'}]
     """
-    columns = [_column(attribute, release.table.column(attribute.name)) for attribute in release.schema.attributes]
+    parts = release.parts
+    columns = [
+        {**({"file": stem} if len(parts) > 1 else {}), **_column(attribute, part.table.column(attribute.name))}
+        for stem, part in parts.items()
+        for attribute in part.schema.attributes
+    ]
     title = {"title": release.facts.title} if release.facts.title else {}
-    return {"format": DICTIONARY_FORMAT, **title, "records": release.table.num_rows, "columns": columns}
+    homes = {"households": parts[TWO_FILES[0]].table.num_rows} if len(parts) > 1 else {}
+    return {"format": DICTIONARY_FORMAT, **title, "records": release.table.num_rows, **homes, "columns": columns}
 
 
 def _column(attribute: Attribute, column: pa.ChunkedArray) -> dict[str, Any]:
@@ -110,11 +116,13 @@ def dictionary_csv(dictionary: dict[str, Any]) -> bytes:
     """Serialise the dictionary as CSV, for people: a line per column, followed by a line per value."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["column", "kind", "type", "label", "value", "value label"])
+    several = "households" in dictionary
+    writer.writerow([*(["file"] if several else []), "column", "kind", "type", "label", "value", "value label"])
     for column in dictionary["columns"]:
-        writer.writerow([column["name"], column["kind"], column["type"], column.get("label", ""), "", ""])
+        first = [*([column["file"]] if several else []), column["name"]]
+        writer.writerow([*first, column["kind"], column["type"], column.get("label", ""), "", ""])
         for value in column.get("values", ()):
-            writer.writerow([column["name"], "", "", "", value["value"], value.get("label", "")])
+            writer.writerow([*first, "", "", "", value["value"], value.get("label", "")])
     return text.getvalue().encode()
 
 
@@ -152,6 +160,7 @@ class PublicPage(Strict):
     columns: tuple[Column, ...]
     weighted: bool
     frequencies: tuple[Frequencies, ...]
+    joined_by: str = ""  # the column that joins the file of households and that of persons, if there are two
 
     @classmethod
     def of(cls, release: Release) -> PublicPage:
@@ -163,6 +172,7 @@ class PublicPage(Strict):
             columns=tuple(_line(a, release.table.column(a.name)) for a in attributes),
             weighted=any(a.kind is Kind.WEIGHT for a in attributes),
             frequencies=tuple(_all_frequencies(release)),
+            joined_by=require_household(release.schema) if release.shared else "",
         )
 
     def render(self) -> bytes:

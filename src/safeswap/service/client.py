@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -427,12 +428,21 @@ class Client(RiskCalls, ReleaseCalls):
         identifier: str | None = None,
         delimiter: str | None = None,
         encoding: str | None = None,
+        households: str | PathLike[str] | None = None,
+        on: str | None = None,
     ) -> Job:
-        """Upload a file as a stream; the job reads it."""
-        file = Path(path)
-        stated = {"name": file.name, "identifier": identifier, "delimiter": delimiter, "encoding": encoding}
+        """Upload a file as a stream; the job reads it.
+
+        ``households`` is the file of households that belongs to a file of persons; ``on`` numbers them in both.
+        """
+        file, homes = Path(path), None if households is None else Path(households)
+        stated: dict[str, Any] = {"name": file.name, "identifier": identifier, "on": on}
+        stated |= {"delimiter": delimiter, "encoding": encoding}
+        if homes is not None:
+            stated |= {"household_name": homes.name, "household_bytes": homes.stat().st_size}
         query = {option: value for option, value in stated.items() if value is not None}
-        answer = self._send("PUT", f"/projects/{project_id}/data", params=query, content=chunks(file))
+        content = chain(() if homes is None else chunks(homes), chunks(file))
+        answer = self._send("PUT", f"/projects/{project_id}/data", params=query, content=content)
         return Job.model_validate(answer.json())
 
     def description(self, project_id: str) -> DescriptionAnswer:

@@ -348,12 +348,18 @@ def register(made: Masked | Microdata) -> None:
 
 @check_types
 def recall(
-    original: str | PathLike[str], masked: str | PathLike[str], *, audit: str | PathLike[str], recipe: Any = None
+    original: str | PathLike[str],
+    masked: str | PathLike[str],
+    *,
+    audit: str | PathLike[str],
+    recipe: Any = None,
+    households: Sequence[str | PathLike[str]] = (),
 ) -> Masked:
     """Read back a kept masking from the original, the masked file and the record.
 
     Earlier maskings of the original are found by their records in the same audit directory, and in the register of the
-    agency's ledger. ``recipe`` is what was done to the file before any of them without leaving a record.
+    agency's ledger. ``recipe`` is what was done to the file before any of them without leaving a record. ``households``
+    are the original and the masked file of households, if two files were masked in one job.
     """
     from safeswap.files.sources import existing_file
     from safeswap.on_disk.masking import digest_of
@@ -361,8 +367,16 @@ def recall(
     from safeswap.releases.ledger import configured_ledger
     from safeswap.releases.register import FileRegister, find_past_of_file, join_pasts
 
+    if len(households) not in (0, 2):
+        raise SpecError(
+            "households takes two files: the original one and the masked one",
+            code="bad-argument",
+            hint="households=(original, masked)",
+        )
     digest = digest_of(existing_file(Path(original)))
-    found = recall_masking(Path(original), Path(masked), audit=Path(audit), source_digest=digest)
+    both = [existing_file(Path(each)) for each in households]
+    known: dict[str, Any] = {"source_digest": digest, "households": (both[0], both[1]) if both else None}
+    found = recall_masking(Path(original), Path(masked), audit=Path(audit), **known)
     registered = find_past_of_file(digest, FileRegister(configured_ledger()))
     past = join_pasts([registered, found.original.past])
     found = replace(found, original=replace(found.original, past=past))

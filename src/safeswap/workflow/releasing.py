@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from safeswap.model.ledger import Ledger
     from safeswap.releases.publish import Published, Terms
     from safeswap.releases.scan import Verification
+    from safeswap.workflow.households import MaskedHouseholds
 
 
 @check_types
@@ -143,14 +144,17 @@ def _make_comparison(
 def _read_bundle(bundle: Path) -> Microdata:
     """Read the data of a bundle, described by its own dictionary."""
     from safeswap.files.manifest import read_manifest
-    from safeswap.releases.scan import read_dictionary
+    from safeswap.model.two_files import merge_files
+    from safeswap.releases.scan import divide_dictionary, read_dictionary
 
-    columns = read_dictionary(bundle)["columns"]
-    kinds = {each["name"]: each["kind"] for each in columns}
-    own = next((name for name, kind in kinds.items() if kind == "identifier"), None)
-    stated = {name: kind for name, kind in kinds.items() if kind != "identifier"}
-    path = bundle / f"data.{read_manifest(bundle).data_format}"
-    return read(path, kinds=stated, **({"identifier": own} if own else {}))
+    found = []
+    for stem, dictionary in divide_dictionary(read_dictionary(bundle)).items():
+        kinds = {each["name"]: each["kind"] for each in dictionary["columns"]}
+        own = next((name for name, kind in kinds.items() if kind == "identifier"), None)
+        stated = {name: kind for name, kind in kinds.items() if kind != "identifier"}
+        path = bundle / f"{stem}.{read_manifest(bundle).data_format}"
+        found.append(read(path, kinds=stated, **({"identifier": own} if own else {})))
+    return merge_files(found[0], found[1]) if len(found) > 1 else found[0]
 
 
 def _row_order(audit: str | PathLike[str] | None) -> Any:
@@ -267,7 +271,7 @@ def _count_twins(original: Microdata, control: Microdata) -> int:
 
 @check_types
 def release(
-    masked: Masked,
+    masked: Masked | MaskedHouseholds,
     public: str | PathLike[str],
     *,
     audit: str | PathLike[str],
@@ -275,6 +279,7 @@ def release(
     data_format: str = "csv",
     identifiers: Literal["new", "none"] = "new",
     drop: Sequence[str] = (),
+    two_files: bool | None = None,
     title: str = "",
     date: str = "",
     tolerance: int = 3,
@@ -297,7 +302,9 @@ def release(
 
     ``public`` gets the bundle: data in a keyed random order with new identifiers or none, a dictionary rebuilt from the
     released values, a report, and a manifest that is written last. ``audit`` gets the confidential record. Both are
-    written atomically; if any check fails nothing is written. A file is released once: if at least half of the records
+    written atomically; if any check fails nothing is written. What ``mask_households`` made of two files is released as
+    two files, of households and of persons with the same new numbers, and so is a person file with ``two_files=True``.
+    A file is released once: if at least half of the records
     were released before, by the agency's ledger, the release is refused unless ``second_release`` gives a reason.
     ``ledger`` replaces the configured ledger; ``before`` is the file as it was before any recipe.
 
@@ -335,6 +342,8 @@ def release(
     if ledger is not None and not hasattr(ledger, "alarm_share"):
         raise SpecError("release: 'ledger' takes a Ledger or None", code="bad-argument", hint="leave ledger out")
     ledger = configured_ledger() if ledger is None else ledger
+    if not isinstance(masked, Masked):
+        masked, two_files = masked.masked, two_files is not False
     masked = with_known_past(masked, FileRegister(ledger) if isinstance(ledger, LedgerFile) else None)
     terms = make_terms(
         masked,
@@ -342,6 +351,7 @@ def release(
         data_format=data_format,
         identifiers=identifiers,
         drop=tuple(drop),
+        two_files=bool(two_files),
         title=title,
         date=date,
         tolerance=tolerance,

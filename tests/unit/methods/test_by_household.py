@@ -394,14 +394,22 @@ def test_households_that_get_the_value_they_had_do_not_count_as_changed(name: st
     assert masked.audit.facts["households_changed"] == count_changed_homes(masked)
 
 
-def test_a_permutation_tells_who_moved_and_who_changed() -> None:
-    masked = ss.mask(DATA, SPECS["swap_permutation"], key=KEY)
-    assert 0 < masked.audit.facts["households_changed"] < masked.audit.made
+@pytest.mark.parametrize("probability", [0.1, 0.5, 0.9, 1.0])
+@pytest.mark.parametrize("replicate", range(3))
+def test_a_permutation_records_the_households_that_changed_and_no_others(probability: float, replicate: int) -> None:
+    spec = {**SPECS["swap_permutation"], "fixed": ["region"], "probability": probability}
+    masked = ss.mask(DATA, spec, key=KEY, replicate=replicate)
+    (moved,) = masked.audit.exchanges
+    takers, givers = ([DATA.table["ref"][row].as_py() for row in side] for side in moved.pairs.T)
+    before, after = (dict(columns(data, "ref", "tenure")) for data in (DATA, masked.data))
+    changed = {home for home, value in before.items() if after[home] != value}
+    region = dict(columns(DATA, "ref", "region"))
+    assert sorted(takers) == sorted(givers) == sorted(changed)
+    assert [after[home] for home in takers] == [before[home] for home in givers]
+    assert [region[home] for home in takers] == [region[home] for home in givers]
+    assert masked.audit.made > masked.audit.facts["households_changed"] == len(changed) > 0  # some move to equal ones
     assert f"{masked.audit.made} households exchanged" in repr(masked)
-    moved = {DATA.table["ref"][row].as_py() for row in masked.audit.exchanges[0].pairs.ravel()}
-    touched = {home for (home,), flag in zip(columns(DATA, "ref"), masked.audit.touched(), strict=True) if flag}
-    assert touched == moved
-    assert len(moved) == masked.audit.made
+    assert broken(masked) == []
 
 
 def test_the_published_share_is_that_of_persons_in_households_that_took_part(tmp_path: Path) -> None:
@@ -433,3 +441,20 @@ def test_counts_by_a_code_of_no_answer_are_not_claimed(method: str) -> None:
     assert one != other  # the counts that nobody may claim
     assert [finding for finding in masked.account.findings if not finding.ok] == []
     assert "The counts by tenure are exactly those collected." in [each.sentence for each in masked.account.statements]
+
+
+@pytest.mark.parametrize("name", [name for name in SPECS if name not in ("suppress", "swap within composition")])
+def test_persons_whom_no_household_file_describes_neither_give_nor_get_household_attributes(name: str) -> None:
+    rng = np.random.default_rng(7)
+    alone = rng.random(len(DATA)) < 0.1
+    table = DATA.table
+    for column in ("ref", *SHARED):
+        place, values = table.column_names.index(column), table.column(column).combine_chunks()
+        table = table.set_column(place, column, values.take(pa.array(np.arange(len(DATA)), mask=alone)))
+    data = Microdata(table, DATA.schema)
+    masked = ss.mask(data, {**SPECS[name], **({"rate": 0.8} if "rate" in SPECS[name] else {})}, key=KEY)
+    after = columns(masked.data, *SHARED)
+    assert all(after[row] == (None,) * len(SHARED) for row in np.flatnonzero(alone))
+    assert masked.audit.facts["households_changed"] > 0
+    assert broken(masked) == []
+    assert masked.undo().table.equals(data.table)

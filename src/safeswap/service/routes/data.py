@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from pydantic import AfterValidator, Field
 from sqlalchemy import select, update
@@ -31,6 +31,7 @@ from safeswap.service.people.roles import ProjectAccess, Reader, Worker
 from safeswap.service.routes.jobs import Job, submit
 from safeswap.service.work.rare import Noise, perturb_cells, restore_rare_levels
 from safeswap.service.work.tasks import DATA, SCHEMA, Context, Task, read_schema
+from safeswap.workflow.households import merge_households
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -49,6 +50,7 @@ UPLOAD = {
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _CHECK_EVERY = 64 * 2**20  # bytes between checks of the free space
+_CHUNK = 2**20
 READING = frozenset({"identifier", "kinds", "missing", "delimiter", "encoding", "quote"})
 _AWKWARD = re.compile(r"[^\w.\- ()+,=@~]")
 
@@ -71,6 +73,10 @@ class FolderRequest(Wire):
     model_config = example(path="surveys/2026.csv", reading={"identifier": "id"})
 
     path: str = Field(min_length=1, max_length=4000, description="Path below one of the allowed folders.")
+    households: str | None = Field(
+        default=None, min_length=1, max_length=4000, description="Its file of households, if the file has persons."
+    )
+    on: str | None = Field(default=None, max_length=200, description="Number of the household, a column of both files.")
     reading: dict[str, Any] = Field(default_factory=dict, description="identifier, kinds, missing, delimiter, …")
 
 
@@ -121,6 +127,29 @@ class DescriptionAnswer(Wire):
     warnings: tuple[str, ...]
 
 
+def household_file(
+    household_name: Annotated[
+        str | None,
+        Query(min_length=1, max_length=255, pattern=r"^[^/\\\x00]+$", description="Name of the household file."),
+        AfterValidator(lambda text: text if text is None else plain_text(text)),
+    ] = None,
+    household_bytes: Annotated[
+        int | None, Query(ge=1, description="Size of the household file, with which the body then begins.")
+    ] = None,
+    on: Annotated[str | None, Query(max_length=200, description="Household number, a column of both files.")] = None,
+) -> dict[str, Any]:
+    """Return what a job needs to know of a household file that is uploaded before the person file."""
+    if (household_name is None) != (household_bytes is None) or (household_name is None and on is not None):
+        raise Unprocessable(
+            "household_name and household_bytes belong together, and on belongs to them",
+            code="bad-request",
+            hint="state the name and the size of the household file, or neither",
+        )
+    if household_name is None:
+        return {}
+    return {"households": {"name": household_name, "bytes": household_bytes, "on": on}}
+
+
 @router.put("/projects/{project_id}/data", status_code=202, openapi_extra=UPLOAD)
 async def send_data(
     *,
@@ -128,25 +157,34 @@ async def send_data(
     response: Response,
     access: Worker,
     name: FileName,
+    households: Annotated[dict[str, Any], Depends(household_file)],
     identifier: Annotated[str | None, Query(max_length=200, description="Attribute that identifies records.")] = None,
     delimiter: Annotated[str | None, Query(max_length=1)] = None,
     encoding: Annotated[str | None, Query(max_length=40)] = None,
 ) -> Job:
-    """Upload a file. It is streamed to disk; a worker with limits on memory and time reads it."""
+    """Upload a file. It is streamed to disk; a worker with limits on memory and time reads it.
+
+    A file of households and a file of persons are uploaded in one body, households first: they are joined to one person
+    file, in which what the household file has is marked as the household's.
+    """
     await run_in_threadpool(_begin_reading, access)
     upload = await receive_upload(request, access)
     stated = {"identifier": identifier, "delimiter": delimiter, "encoding": encoding}
     reading = {option: value for option, value in stated.items() if value is not None}
-    payload = {"upload": upload, "name": name, "reading": reading}
+    payload = {"upload": upload, "name": name, "reading": reading, **households}
     return await run_in_threadpool(submit, request, response, access, "ingest", payload, data=False)
 
 
 @router.post("/projects/{project_id}/data-from-folder", status_code=202)
 def take_data(request: Request, response: Response, access: Worker, body: FolderRequest) -> Job:
     """Read a file from a server folder that the administrator allows."""
-    path = _find_allowed(Path(body.path), access.service.settings.folders)
-    _begin_reading(access)
+    folders = access.service.settings.folders
+    path = _find_allowed(Path(body.path), folders)
     payload = {"path": str(path), "name": path.name, "reading": _check_options(body.reading)}
+    if body.households is not None:
+        homes = _find_allowed(Path(body.households), folders)
+        payload["households"] = {"path": str(homes), "name": homes.name, "on": body.on}
+    _begin_reading(access)
     return submit(request, response, access, "ingest", payload, data=False)
 
 
@@ -284,6 +322,8 @@ def run_ingest(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
     context.progress(0.05, "reading the file")
     data = _read_data(context, payload)
     file_name = str(payload.get("name", ""))
+    if homes := payload.get("households"):
+        file_name = f"{safe_name(homes['name'])} + {safe_name(file_name)}"
     if "from_version" in payload:
         earlier = context.store.data(context.project_id, int(payload["from_version"]))
         return store_data(context, data, file_name=file_name, names=read_names(earlier))
@@ -341,13 +381,39 @@ def _read_data(context: Context, payload: Mapping[str, Any]) -> Microdata:
         return workflow.read(plain.table, schema=restore_rare_levels(changed, plain, int(context.project["tolerance"])))
     if "sample" in payload:
         return cast("Microdata", getattr(datasets, payload["sample"])())  # one of the names that a request may state
-    link = link_of(context, payload)
-    link.symlink_to(find_source(context, payload))
+    link, homes = link_of(context, payload), payload.get("households")
     given = dict(payload.get("reading") or {})
     stated = {name: given[name] for name in READING | {"schema"} if name in given}
     if isinstance(stated.get("schema"), Mapping):
         stated["schema"] = Schema.model_validate(stated["schema"])
-    return workflow.read(link, **stated)
+    if homes is None:
+        link.symlink_to(find_source(context, payload))
+        return workflow.read(link, **stated)
+    folder = context.scratch / "households"
+    folder.mkdir(mode=0o700)
+    first = folder / safe_name(str(homes["name"]))
+    if "path" in homes:
+        link.symlink_to(find_source(context, payload))
+        first.symlink_to(find_source(context, homes))
+    else:
+        _divide_upload(find_source(context, payload), int(homes["bytes"]), first, link)
+    alike = {name: value for name, value in stated.items() if name in ("delimiter", "encoding", "quote")}
+    return merge_households(workflow.read(first, **alike), workflow.read(link, **stated), on=homes.get("on"))
+
+
+def _divide_upload(source: Path, size: int, first: Path, second: Path) -> None:
+    """Write the first bytes of an upload to one file, and the others to a second one."""
+    if size >= source.stat().st_size:
+        raise InputError(
+            "the upload ends with the household file: there is no person file",
+            code="empty-file",
+            hint="send the household file and then the person file in one body, and state the size of the first",
+        )
+    with source.open("rb") as whole:
+        for path, end in ((first, size), (second, source.stat().st_size)):
+            with path.open("xb") as part:
+                while chunk := whole.read(min(end - whole.tell(), _CHUNK)):
+                    part.write(chunk)
 
 
 def link_of(context: Context, payload: Mapping[str, Any]) -> Path:

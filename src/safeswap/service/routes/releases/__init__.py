@@ -38,6 +38,7 @@ class ReleaseTerms(Wire):
     data_format: Literal["csv", "parquet", "dta", "sav"] = "csv"
     identifiers: Literal["new", "none"] = Field(default="new", description="New record numbers, or none.")
     drop: tuple[str, ...] = Field(default=(), max_length=1000, description="Columns to leave out.")
+    two_files: bool = Field(default=False, description="A file of households and a file of persons.")
     title: str = Field(default="", max_length=200)
     date: str = Field(default="", max_length=40)
     publish_rate: bool = Field(default=False, description="Publish the share of records that were masked.")

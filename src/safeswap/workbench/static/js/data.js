@@ -150,6 +150,12 @@ function acceptFiles() {
   chooser.addEventListener("change", chosen);
   chooser.disabled = false;
   dropped.take = take;
+  const both = [byId("household-file"), byId("person-file")];
+  for (const input of both) {
+    input.addEventListener("change", () => { byId("send-both").disabled = both.some((each) => !each.files.length); });
+    input.disabled = false;
+  }
+  byId("send-both").addEventListener("click", () => send(...both.map((each) => each.files[0]).reverse()));
   if (chooser.files.length) chosen(); else if (dropped.file) take(dropped.file);
 }
 
@@ -166,13 +172,19 @@ const save = guarded(async () => {
   await read(job, "Updating the description");
 });
 
-const send = guarded(async (file) => {
+// A file, or a file of persons with its file of households, which comes first in the body.
+const send = guarded(async (file, households) => {
   const query = new URLSearchParams({ name: file.name });
+  if (households) {
+    query.set("household_name", households.name);
+    query.set("household_bytes", households.size);
+    if (byId("household-on").value) query.set("on", byId("household-on").value);
+  }
   for (const option of ["identifier", "delimiter", "encoding"]) if (byId(option).value) query.set(option, byId(option).value);
   byId("upload").hidden = true;
   fill(byId("job"), el("p", { role: "status" }, "Uploading…"));
   try {
-    await read(await upload(at(`/data?${query}`), file, (part) => fill(byId("job"), el("p", { role: "status" }, `Uploading: ${Math.round(100 * part)}%`))));
+    await read(await upload(at(`/data?${query}`), households ? new Blob([households, file]) : file, (part) => fill(byId("job"), el("p", { role: "status" }, `Uploading: ${Math.round(100 * part)}%`))));
   } catch (error) {
     byId("upload").hidden = false;
     fill(byId("job"));

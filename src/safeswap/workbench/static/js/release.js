@@ -30,6 +30,8 @@ begin(async ({ who, project, may }) => {
   fill(byId("masking"), maskings.map((each) => el("option", { value: each.id, selected: each.id === wanted }, `${specText(each.spec.spec)} (${when(each.created_at)})`)));
   fill(byId("drop"), description.attributes.map((attribute) => el("label", {}, el("input", { type: "checkbox", value: attribute.name }), " ", name(attribute.name))));
   byId("title").value = project.name;
+  byId("two-files-box").hidden = !description.attributes.some((each) => each.household) || !description.attributes.some((each) => each.kind === "household");
+  byId("two-files").checked = !byId("two-files-box").hidden && project.file_name.includes(" + ");
   const refresh = python(script);
   byId("indicators").href = `/projects/${projectId}/indicators`;
   state.assessed = may("work") ? (await all(at("/assessments"), 200)).filter((each) => each.spec.indicators) : [];
@@ -136,7 +138,7 @@ function connect() {
 }
 
 const request = guarded(async () => {
-  const terms = { title: byId("title").value, data_format: byId("format").value, identifiers: byId("identifiers").value, publish_rate: byId("publish-rate").checked, unmasked: byId("unmasked").checked,
+  const terms = { title: byId("title").value, data_format: byId("format").value, identifiers: byId("identifiers").value, publish_rate: byId("publish-rate").checked, unmasked: byId("unmasked").checked, two_files: byId("two-files").checked,
     drop: [...byId("drop").querySelectorAll("input:checked")].map((box) => box.value), override: byId("ask-override").value, publish_errors: await indicatorsToPublish() };
   byId("request").disabled = true;
   try {

@@ -3,7 +3,7 @@
 import { el, figure, fill, name, when } from "./dom.js";
 import { specText } from "./masking.js";
 
-const TERMS = { title: "Title", data_format: "Format", identifiers: "Identifiers", drop: "Columns left out", publish_rate: "Share of records published", unmasked: "Released unmasked" };
+const TERMS = { title: "Title", data_format: "Format", identifiers: "Identifiers", drop: "Columns left out", two_files: "Two files", publish_rate: "Share of records published", unmasked: "Released unmasked" };
 const STATES = { approved: "approved", rejected: "rejected", requested: "waiting", failed: "not prepared", preparing: "being prepared" };
 
 export async function drawChanges(box, release, releases, { maskings, factsOf, facts }) {
