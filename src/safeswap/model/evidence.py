@@ -18,6 +18,7 @@ from safeswap.model.columns import (
     flag_changes,
     has_distinct_levels,
     number_cells,
+    pack_cells,
     same_memory,
     to_bits,
 )
@@ -215,13 +216,7 @@ class Evidence:
         """
         if all(self.changed(name) is None for name in names):
             return 0
-        if len(names) == 1:
-            before, after = (np.sort(codes) for codes in self.codes(names[0]))
-            if np.array_equal(before, after):
-                return 0
-        cells = number_cells([np.concatenate(self.codes(name)) for name in names])
-        before, after = (np.bincount(side, minlength=int(cells.max(initial=0)) + 1) for side in np.split(cells, 2))
-        return int(np.count_nonzero(before != after))
+        return _count_differing(pack_cells([np.concatenate(self.codes(name)) for name in names])[0])
 
     def count_repeated(self, stage: int) -> int:
         """Count the places in the pairs that go to a record that has one already."""
@@ -274,8 +269,10 @@ class Evidence:
         for codes in (side[order] for name in names for side in self.codes(name)):
             fresh[1:] |= codes[1:] != codes[:-1]
         some = order[fresh]
-        cell = number_cells([np.concatenate([codes[some] for codes in self.codes(name)]) for name in names])
-        sides = np.repeat([0, 1], len(some))
+        cell = pack_cells([np.concatenate([codes[some] for codes in self.codes(name)]) for name in names])[0]
+        if np.array_equal(fresh, begins):  # all members are in one cell: each unit is counted once
+            return _count_differing(cell)
+        cell, sides = number_cells([cell]), np.repeat([0, 1], len(some))
         units = np.tile(numbers[self.rows[some]].astype(np.int64), 2)
         first = np.unique(number_cells([units, cell, sides]), return_index=True)[1]
         counts = np.bincount(cell[first] * 2 + sides[first], minlength=2 * (int(cell.max(initial=-1)) + 1))
@@ -361,6 +358,19 @@ class Evidence:
 
     def _columns(self, name: str) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
         return self.before.table.column(name), self.after.table.column(name)
+
+
+def _count_differing(cells: Int64s) -> int:
+    """Count the cells of which the first half of the records has another number than the second half.
+
+    >>> _count_differing(np.array([7, 7, 3, 7, 3, 9]))
+    2
+    """
+    if np.array_equal(*(np.sort(side) for side in np.split(cells, 2))):
+        return 0
+    numbers = number_cells([cells])
+    before, after = (np.bincount(side, minlength=int(numbers.max(initial=0)) + 1) for side in np.split(numbers, 2))
+    return int(np.count_nonzero(before != after))
 
 
 def bit_codes(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -6,12 +6,12 @@ often an intruder would name the true area of a household that was moved for its
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
-from safeswap.arrays import sparse
-from safeswap.arrays.types import Flags, Floats, Int32s, Int64s, UInt64s
+from safeswap.arrays.types import Int64s
 from safeswap.methods.household_swap.households import Households
 from safeswap.methods.household_swap.pairing import FIXED
 from safeswap.methods.household_swap.spec import HouseholdSwapSpec
@@ -40,13 +40,7 @@ def describe_swap(found: Households, spec: HouseholdSwapSpec, done: Swapped) -> 
                 true[name] += int(np.count_nonzero(levels[place, old[rare]] == levels[place, new[rare]]))
     facts |= {"rare_before": before, "rare_after": after, "rare_and_true": true}
     facts["undoing"] = undoing_chance(found, done)
-    moved = np.flatnonzero((old != new)[people.household])
-    sides = [rank[people.household[moved]] for rank in (old, new)]
-    cell = people.cell[moved].astype(np.uint64)
-    facts["misplaced"] = {
-        name: _misplaced(levels[place, sides[0]], levels[place, sides[1]], cell, found)
-        for place, name in enumerate(spec.geography)
-    }
+    facts["misplaced"] = dict(zip(spec.geography, people.misplaced(new), strict=True))
     facts["by_level"] = [
         {
             "level": name,
@@ -72,20 +66,6 @@ def _by_profile(found: Households, spec: HouseholdSwapSpec, done: Swapped, heads
     return counts
 
 
-def _misplaced(old: Any, new: Any, cell: UInt64s, found: Households) -> float:
-    """Return the share of persons to be moved between the cells of area × risk variables to restore the table.
-
-    Given are the areas and the cells of those who changed places.
-    """
-    changed = np.flatnonzero(old != new)
-    if not len(changed):
-        return 0.0
-    number = np.uint64(found.population.cells)
-    sides = [areas[changed].astype(np.uint64) * number + cell[changed] for areas in (old, new)]
-    _, before, after = sparse.count_joint(*sides)
-    return float(np.abs(before - after).sum() / 2 / max(len(found.population.cell), 1))
-
-
 def undoing_chance(found: Households, done: Swapped) -> dict[str, float | None]:
     """Return how often an intruder who knows all but the key names the true area of a household moved for its risk.
 
@@ -96,38 +76,40 @@ def undoing_chance(found: Households, done: Swapped) -> dict[str, float | None]:
     ``baseline`` is that of naming an area at random among all households of the cell.
     """
     people, areas = found.population, found.population.areas
-    old, new, cell = people.ranks, done.move(people.ranks), people.profiles[-1]
+    old, new, number = people.ranks, done.move(people.ranks), areas.levels.shape[1]
     risky = np.flatnonzero((done.required < areas.depth) & (done.partner >= 0))
     if not len(risky):
         return {"intruder": None, "baseline": None}
-    number = areas.levels.shape[1]
-    first, shown, true = cell[risky] * number, new[risky], old[risky]
-    # An area of any level is a range of areas, hence in a cell a range of these numbers.
-    ordered = np.sort(first + shown)
+    keys = people.profiles[-1] * number
+    first, shown, true = keys[risky], new[risky], old[risky]
+    keys += new
 
-    def count(begin: Any, end: Any) -> Int64s:
-        return np.searchsorted(ordered, first + end) - np.searchsorted(ordered, first + begin)
+    def share(candidates: Int64s, scopes: Iterable[int]) -> float:
+        below = _count_below(candidates)
 
-    total = count(0, number)
-    for scope in range(areas.depth):  # the narrowest one comes last
-        area, starts = areas.levels[scope, shown], areas.starts[scope]
-        total = np.where(area == areas.levels[scope, true], count(starts[area], starts[area + 1]), total)
-    best = count(true, true + 1) / np.maximum(total - count(shown, shown + 1), 1)
-    baseline = _share_among_all(found, done.partner == FIXED, new, risky)
-    return {"intruder": float(best.mean()), "baseline": float(baseline.mean())}
+        def count(begin: Any, end: Any) -> Int64s:  # an area of any level is a range of areas
+            return below(first + end) - below(first + begin)
+
+        total = count(0, number)
+        for scope in scopes:
+            area, starts = areas.levels[scope, shown], areas.starts[scope]
+            total = np.where(area == areas.levels[scope, true], count(starts[area], starts[area + 1]), total)
+        return float((count(true, true + 1) / np.maximum(total - count(shown, shown + 1), 1)).mean())
+
+    widest_first = range(areas.depth)  # so that the narrowest one counts
+    return {"intruder": share(keys[risky], widest_first), "baseline": share(keys[done.partner != FIXED], ())}
 
 
-def _share_among_all(found: Households, skipped: Flags, shown: Int32s, asked: Int64s) -> Floats:
-    """Return, of all households of the cell that are shown elsewhere, the share shown in the true area."""
-    people, number = found.population, np.uint64(found.population.areas.levels.shape[1])
-    cell = people.profiles[-1]
-    codes = cell.view(np.uint64) * number
-    places = codes[asked], codes[asked]
-    for code, area in zip(places, (people.ranks[asked], shown[asked]), strict=True):
-        np.add(code, area.view(np.uint32), out=code)
-    np.add(codes, shown.view(np.uint32), out=codes)
-    wanted, at = np.unique(np.concatenate(places), return_inverse=True)
-    home, here = np.split(sparse.tally_among(codes, skipped, wanted)[at], 2)
-    total = (np.bincount(cell) - np.bincount(cell[skipped], minlength=int(cell.max()) + 1))[cell[asked]]
-    shares: Floats = home / np.maximum(total - here, 1)
-    return shares
+def _count_below(keys: Int64s) -> Callable[[Any], Int64s]:
+    """Return a function that counts the keys, which are not negative, below each of some numbers.
+
+    >>> _count_below(np.array([3, 1, 3]))(np.array([0, 2, 3, 9])).tolist()
+    [0, 1, 1, 3]
+    """
+    most = int(keys.max(initial=0))
+    if most > 4 * len(keys):
+        ordered = np.sort(keys)
+        return lambda numbers: np.searchsorted(ordered, numbers)
+    sums = np.zeros(most + 2, dtype=np.int64)
+    np.cumsum(np.bincount(keys, minlength=most + 1), out=sums[1:])
+    return lambda numbers: sums[np.minimum(numbers, most + 1)]

@@ -94,9 +94,13 @@ class Population:
         """
         ranks = self.ranks if ranks is None else ranks
         outside = self.areas.rank[self.outside_area]
-        if self.cells * self.areas.levels.shape[1] <= max(_DENSE, 2 * len(self.cell)):
-            return self._rarity_by_table(ranks, outside, k)
-        return self._rarity_by_hash(ranks, outside, k)
+        rarity = self._rarity_by_table if self._fits_table else self._rarity_by_hash
+        return rarity(ranks, outside, k)
+
+    @property
+    def _fits_table(self) -> bool:
+        """Whether the cells of all areas are counted in an array rather than by a hash."""
+        return self.cells * self.areas.levels.shape[1] <= max(_DENSE, 2 * len(self.cell))
 
     def _rarity_by_hash(self, ranks: Int32s, outside: Int32s, k: int) -> Iterator[tuple[slice, UInt8s, Int32s]]:
         levels, depth = self.areas.levels, self.areas.depth
@@ -116,13 +120,9 @@ class Population:
     def _rarity_by_table(self, ranks: Int32s, outside: Int32s, k: int) -> Iterator[tuple[slice, UInt8s, Int32s]]:
         areas, depth = self.areas, self.areas.depth
         table = np.zeros((areas.levels.shape[1], self.cells), dtype=np.int32)
-        _count(ranks, self.household, self.cell, table)
-        _count(outside, np.arange(len(outside), dtype=np.int32), self.outside_cell, table)
-        coarse, sums = table, []
-        for level in range(depth - 2, -1, -1):
-            starts = areas.starts[level][:-1]
-            coarse = np.add.reduceat(coarse, starts if coarse is table else areas.levels[level + 1][starts], axis=0)
-            sums.insert(0, coarse)
+        _count(ranks, self.household, self.cell, 1, table)
+        _count(outside, np.arange(len(outside), dtype=np.int32), self.outside_cell, 1, table)
+        sums = self._add_areas(table)[:-1]
         first = np.cumsum([0, *map(len, sums)])
         where = np.stack([areas.levels[level] + first[level] for level in range(depth)])[:-1].astype(np.int32)
         upper = np.concatenate([np.zeros((0, self.cells), dtype=np.int32), *sums])
@@ -132,6 +132,37 @@ class Population:
             some = found[: run.stop - start], counts[: run.stop - start]
             _look_up(ranks, self.household[run], self.cell[run], table, upper, where, k, *some)
             yield run, *some
+
+    def _add_areas(self, table: Int32s) -> list[Int32s]:
+        """Return the sums of a table of bottom areas by area of each level, the top one first."""
+        levels, sums = self.areas.levels, [table]
+        for level in range(self.areas.depth - 2, -1, -1):
+            starts = self.areas.starts[level][:-1]
+            inner = starts if len(sums) == 1 else levels[level + 1][starts]
+            sums.insert(0, np.add.reduceat(sums[0], inner, axis=0))
+        return sums
+
+    def misplaced(self, ranks: Int32s) -> list[float]:
+        """Return, by level, the share of persons to move between cells of area × risk variables to restore the table.
+
+        ``ranks`` are the areas of the households in the table to be restored from.
+        """
+        persons = np.flatnonzero((self.ranks != ranks)[self.household])
+        household, cell, number = self.household[persons], self.cell[persons], max(len(self.cell), 1)
+        if self._fits_table:
+            table = np.zeros((self.areas.levels.shape[1], self.cells), dtype=np.int32)
+            _count(ranks, household, cell, 1, table)
+            _count(self.ranks, household, cell, -1, table)
+            return [float(np.abs(sums, out=sums).sum() / 2 / number) for sums in self._add_areas(table)]
+        shares = []
+        for areas in self.areas.levels[:-1]:
+            sizes = [int(areas.max(initial=0)) + 1, self.cells]
+            sides = [
+                cells.pack([areas[rank[household]].view(np.uint32), cell], sizes)[0] for rank in (self.ranks, ranks)
+            ]
+            _, before, after = sparse.count_joint(*sides)
+            shares.append(float(np.abs(before - after).sum() / 2 / number))
+        return shares
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -365,9 +396,9 @@ def _lowest(area, draw, first):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _count(area, household, cell, table):  # type: ignore[no-untyped-def]
+def _count(area, household, cell, step, table):  # type: ignore[no-untyped-def]
     for i in range(len(household)):
-        table[area[household[i]], cell[i]] += 1
+        table[area[household[i]], cell[i]] += step
 
 
 @njit(cache=True, nogil=True)
