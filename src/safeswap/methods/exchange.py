@@ -160,8 +160,7 @@ def count_in_vain(
     """
     rest, rest_size = cells.pack(*zip(*others, strict=True)) if others else (np.zeros(len(rows), dtype=np.uint8), 1)
     was, now, size = _pack_both(before, after, swapped, rows)
-    joint = cells.count_cells_jointly([rest, was], [rest, now], [rest_size, size])
-    return int(np.count_nonzero(was != now)) - joint.net_change
+    return int(np.count_nonzero(was != now)) - cells.count_net_change([rest, was], [rest, now], [rest_size, size])
 
 
 def _pack_both(before: Microdata, after: Microdata, names: Names, rows: Rows) -> tuple[Codes, Codes, int]:
