@@ -144,6 +144,18 @@ def count_cells_jointly(before: Sequence[Codes], after: Sequence[Codes], cardina
     return JointCounts(*sparse.count_joint(first, second), cells)
 
 
+def count_net_change(before: Sequence[Codes], after: Sequence[Codes], cardinalities: Sequence[int]) -> int:
+    """Return the number of records by which the cells differ, of as many records after as before, coded alike.
+
+    >>> count_net_change([np.array([0, 1, 1], np.uint8)], [np.array([0, 0, 2], np.uint8)], [3])
+    2
+    """
+    if not is_worth_compiling(8 * len(before[0])):
+        return count_cells_jointly(before, after, cardinalities).net_change
+    first, second, _ = _pack_alike(before, after, cardinalities)
+    return len(first) - int(_count_shared(np.sort(first), np.sort(second)))
+
+
 def count_changed_cells(before: Sequence[Codes], after: Sequence[Codes], cardinalities: Sequence[int]) -> JointCounts:
     """Count the cells that some record left or entered, before and after; record i is the same on both sides.
 
@@ -355,6 +367,19 @@ def _count_in_streams(codes, tables):  # type: ignore[no-untyped-def]
 def _look_up(table, codes, out):  # type: ignore[no-untyped-def]
     for i in range(codes.size):
         out[i] = table[codes[i]]
+
+
+@njit(cache=True, nogil=True)
+def _count_shared(one, other):  # type: ignore[no-untyped-def]
+    """Count the codes that two ascending arrays have in common, each as often as both have it."""
+    i, j, shared = 0, 0, 0
+    while i < one.size and j < other.size:
+        same = one[i] == other[j]
+        shared += same
+        ahead = one[i] < other[j]
+        i += same or ahead
+        j += same or not ahead
+    return shared
 
 
 _ONE = np.uint64(1)

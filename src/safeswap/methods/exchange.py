@@ -137,15 +137,29 @@ def count_compensating(before: Microdata, after: Microdata, exchanges: tuple[Exc
     """
     if not exchanges:
         return 0
-    rows = exchanges[0].pairs.ravel()
-    if len(exchanges) > 1 or exchanges[0].directed:
-        rows = np.unique(np.concatenate([exchange.pairs.ravel() for exchange in exchanges]))
+    rows = find_rows(exchanges)
     swapped = tuple(dict.fromkeys(name for exchange in exchanges for name in exchange.attributes))
-    others = tuple(name for name in before.schema.categorical if name not in swapped)
-    rest, rest_size = _pack_cells(before, others, rows)
+    others = [name for name in before.schema.categorical if name not in swapped]
+    return count_in_vain(before, after, swapped, rows, [before.codes_at(name, rows) for name in others])
+
+
+def find_rows(exchanges: Sequence[Exchange]) -> Rows:
+    """Return the rows that take part in some exchange, each once."""
+    if len(exchanges) == 1 and not exchanges[0].directed:
+        return exchanges[0].pairs.ravel()
+    return np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *(each.pairs.ravel() for each in exchanges)]))
+
+
+def count_in_vain(
+    before: Microdata, after: Microdata, swapped: Names, rows: Rows, others: Sequence[tuple[Codes, int]]
+) -> int:
+    """Count those of some rows that changed without changing the table of the swapped and the other attributes.
+
+    ``others`` has the codes of the other attributes in these rows, and a number above each.
+    """
+    rest, rest_size = cells.pack(*zip(*others, strict=True)) if others else (np.zeros(len(rows), dtype=np.uint8), 1)
     was, now, size = _pack_both(before, after, swapped, rows)
-    joint = cells.count_cells_jointly([rest, was], [rest, now], [rest_size, size])
-    return int(np.count_nonzero(was != now)) - joint.net_change
+    return int(np.count_nonzero(was != now)) - cells.count_net_change([rest, was], [rest, now], [rest_size, size])
 
 
 def _pack_both(before: Microdata, after: Microdata, names: Names, rows: Rows) -> tuple[Codes, Codes, int]:
@@ -163,13 +177,6 @@ def _pack_both(before: Microdata, after: Microdata, names: Names, rows: Rows) ->
         sizes.append(size)
     packed, size = cells.pack(columns, sizes)
     return packed[: len(rows)], packed[len(rows) :], size
-
-
-def _pack_cells(data: Microdata, names: Names, rows: Rows) -> tuple[Codes, int]:
-    if not names:
-        return np.zeros(len(rows), dtype=np.uint8), 1
-    columns, cardinalities = zip(*(data.codes_at(name, rows) for name in names), strict=True)
-    return cells.pack(columns, cardinalities)
 
 
 @dataclass(frozen=True, eq=False)

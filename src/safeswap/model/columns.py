@@ -142,15 +142,27 @@ def number_cells(columns: Sequence[Int64s]) -> Int64s:
     >>> number_cells([np.array([7, 7, 1 << 40]), np.array([2, 3, 2])]).tolist()
     [0, 1, 2]
     """
-    cells, size = np.zeros(len(columns[0]), dtype=np.int64), 1
-    for column in columns:
+    cells, size = pack_cells(columns)
+    return cells if size <= _FEW_PER_RECORD * len(cells) else _rank_codes(cells)[0]
+
+
+def pack_cells(columns: Sequence[Int64s]) -> tuple[Int64s, int]:
+    """Return a number for each record's combination of codes, equal where these are, and a number above all.
+
+    >>> pack_cells([np.array([7, 7, 8]), np.array([2, 3, 2])])
+    (array([0, 1, 2]), 4)
+    """
+    cells, size = _from_zero(columns[0])
+    for column in columns[1:]:
         codes, above = _from_zero(column)
         if size * above >= 1 << 62:
             cells, size = _rank_codes(cells)
         if size * above >= 1 << 62:
             codes, above = _rank_codes(codes)
-        cells, size = cells * above + codes, size * above
-    return cells if size <= _FEW_PER_RECORD * len(cells) else _rank_codes(cells)[0]
+        cells = cells * above
+        cells += codes
+        size *= above
+    return cells, size
 
 
 def _from_zero(codes: Int64s) -> tuple[Int64s, int]:

@@ -18,6 +18,7 @@ from safeswap.model.columns import (
     flag_changes,
     has_distinct_levels,
     number_cells,
+    pack_cells,
     same_memory,
     to_bits,
 )
@@ -216,13 +217,7 @@ class Evidence:
         """
         if all(self.changed(name) is None for name in names):
             return 0
-        if len(names) == 1:
-            before, after = (np.sort(codes) for codes in self.codes(names[0]))
-            if np.array_equal(before, after):
-                return 0
-        cells = number_cells([np.concatenate(self.codes(name)) for name in names])
-        before, after = (np.bincount(side, minlength=int(cells.max(initial=0)) + 1) for side in np.split(cells, 2))
-        return int(np.count_nonzero(before != after))
+        return _count_differing(*pack_cells([np.concatenate(self.codes(name)) for name in names]))
 
     def count_repeated(self, stage: int) -> int:
         """Count the places in the pairs that go to a record that has one already."""
@@ -278,8 +273,10 @@ class Evidence:
         for codes in (side[order] for name in names for side in self.codes(name)):
             fresh[1:] |= codes[1:] != codes[:-1]
         some = order[fresh]
-        cell = number_cells([np.concatenate([codes[some] for codes in self.codes(name)]) for name in names])
-        sides = np.repeat([0, 1], len(some))
+        cell, size = pack_cells([np.concatenate([codes[some] for codes in self.codes(name)]) for name in names])
+        if np.array_equal(fresh, begins):  # all members are in one cell: each unit is counted once
+            return _count_differing(cell, size)
+        cell, sides = number_cells([cell]), np.repeat([0, 1], len(some))
         units = np.tile(numbers[self.rows[some]].astype(np.int64), 2)
         first = np.unique(number_cells([units, cell, sides]), return_index=True)[1]
         counts = np.bincount(cell[first] * 2 + sides[first], minlength=2 * (int(cell.max(initial=-1)) + 1))
@@ -288,7 +285,8 @@ class Evidence:
     def _by_unit(self, unit: str) -> tuple[Int64s, Flags, Int32s]:
         """Return the positions within ``rows`` of those with a unit, sorted by it; where each begins; every unit."""
         if unit not in self._units:
-            numbers = bit_codes(self.after.table.column(unit)).fill_null(-1).to_numpy()
+            found = bit_codes(self.after.table.column(unit))
+            numbers = (found.fill_null(-1) if found.null_count else found).to_numpy()
             inside = np.flatnonzero(numbers[self.rows] >= 0)
             codes = numbers[self.rows[inside]]
             order = np.argsort(codes, kind="stable")
@@ -368,9 +366,28 @@ class Evidence:
         return self.before.table.column(name), self.after.table.column(name)
 
 
+def _count_differing(cells: Int64s, size: int) -> int:
+    """Count the cells of which the first half of the records has another number than the second half.
+
+    >>> _count_differing(np.array([7, 7, 3, 7, 3, 9]), 10)
+    2
+    """
+    if size > len(cells):
+        if np.array_equal(*(np.sort(side) for side in np.split(cells, 2))):
+            return 0
+        cells = number_cells([cells])
+    before, after = (np.bincount(side, minlength=int(cells.max(initial=0)) + 1) for side in np.split(cells, 2))
+    return int(np.count_nonzero(before != after))
+
+
 def bit_codes(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Encode values as small integers, equal where the values are bit for bit; missing stays missing."""
     if pa.types.is_dictionary(column.type) and has_distinct_levels(column):
-        return pa.chunked_array([chunk.indices.cast(pa.int32()) for chunk in column.chunks], type=pa.int32())
+        return pa.chunked_array([_signed(chunk.indices) for chunk in column.chunks], type=pa.int32())
     encoded = to_bits(column).dictionary_encode().unify_dictionaries()
     return pa.chunked_array([chunk.indices for chunk in encoded.chunks], type=pa.int32())
+
+
+def _signed(indices: pa.Array) -> pa.Array:
+    """Return indices as signed integers, without a copy if possible: a dictionary has fewer than 2³¹ levels."""
+    return indices.view(pa.int32()) if indices.type == pa.uint32() else indices.cast(pa.int32())

@@ -12,17 +12,17 @@ import pyarrow as pa
 
 from safeswap.arrays import order
 from safeswap.arrays.names import Names
-from safeswap.arrays.types import Flags, Rows
+from safeswap.arrays.types import Codes, Flags, Rows
 from safeswap.engines.base import Drawn, Need
 from safeswap.engines.memory import MemoryRecords, exchange
 from safeswap.engines.spilled_cells import ROWS_COMPARED
 from safeswap.files.coded_columns import as_column, code_file_column, equals_codes, load_coded
 from safeswap.files.identifiers import check_identifier
 from safeswap.files.parquet import BATCH, ParquetFiles, open_parquet
-from safeswap.methods.exchange import as_exchange
+from safeswap.methods.exchange import as_exchange, count_in_vain, find_rows
 from safeswap.model.audit import Audit
 from safeswap.model.invariant import Finding, Invariant, verify
-from safeswap.model.microdata import Coded, Microdata
+from safeswap.model.microdata import Coded, Microdata, code_column
 from safeswap.model.schema import Schema
 from safeswap.on_disk.job import ChangedColumn, RewrittenFile
 
@@ -89,6 +89,26 @@ class MemoryFile(RewrittenFile):
             before = [self.before.table.column(name)[rows].combine_chunks() for name in held]
             after = {n: self.after.table.column(n)[rows].filter(pa.array(touched)).combine_chunks() for n in self.names}
             yield pa.RecordBatch.from_arrays([*before, *batch.columns], names=[*held, *others]), touched, after
+
+    def count_compensating(self) -> int:
+        """Count records that changed although the table did not; columns that are not held are read in their rows."""
+        if self._compensating is None:
+            rows = np.sort(find_rows(self.exchanges))
+            others = [name for name in self.schema.categorical if name not in self.names]
+            held = [name for name in others if self.before.cached_codes(name) is not None]
+            columns = [self.before.codes_at(name, rows) for name in held]
+            columns += [self._code_rows(name, rows) for name in others if name not in held]
+            self._compensating = count_in_vain(self.before, self.after, self.names, rows, columns)
+        return self._compensating
+
+    def _code_rows(self, name: str, rows: Rows) -> tuple[Codes, int]:
+        """Read a column and code its values in some rows, which ascend."""
+        pieces = []
+        for start, batch in self.files.batches([name]):
+            first, end = np.searchsorted(rows, [start, start + batch.num_rows])
+            pieces.append(batch.column(0).take(pa.array(rows[first:end] - start)))
+        coded = code_column(pa.chunked_array(pieces))
+        return coded.codes, coded.cardinality
 
     def findings(self, part: Path, promises: Sequence[Invariant]) -> tuple[Finding, ...]:
         """Check every promise on the data read back from disk."""

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from safeswap.arrays import cells, keyed, sparse
-from safeswap.arrays.compiled import njit
+from safeswap.arrays import cells, keyed, order, sparse
+from safeswap.arrays.compiled import is_worth_compiling, njit
 from safeswap.arrays.geography import count_straddling, find_parents
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Codes, Flags, Int32s, Int64s, Rows, UInt64s
@@ -276,23 +276,38 @@ def _profile(data: Microdata, names: Names, constant: dict[str, Codes], size: In
         sizes.append(int(size.max(initial=0)) + 1)
     if not columns:
         return np.zeros(len(size), dtype=np.int64)
-    ranks, _ = sparse.rank_codes(cells.pack(columns, sizes)[0])
-    return ranks.astype(np.int64)
+    packed, number = cells.pack(columns, sizes)
+    if number > len(packed):
+        return sparse.rank_codes(packed)[0].view(np.int64)
+    occurs = np.zeros(number, dtype=np.bool_)
+    occurs[packed] = True
+    return (np.cumsum(occurs) - 1)[packed]
 
 
 def _draw(levels: pa.Array, key: Key, draw_key: bytes) -> UInt64s:
     """Return a distinct keyed draw per household, a function of its number alone."""
     identity = column_identity(pa.chunked_array([levels]), keyed.derive(key.secret, "identity"))
-    blocks = keyed.integer_blocks(identity.view(np.int64)) if identity.ndim == 1 else identity.view(np.uint64)
-    words = keyed.encrypt(blocks, draw_key)
-    draws = np.ascontiguousarray(words[:, 0])
-    ordered = np.sort(draws)
-    if (ordered[1:] != ordered[:-1]).all():
+    draws = np.empty(len(identity), dtype=np.uint64)
+    for start, some in keyed.draw_chunks(identity, draw_key):
+        draws[start : start + len(some)] = some
+    if not _are_some_equal(draws):
         return draws
     # Two 64-bit draws are equal: the whole cipher text, which is unique, decides.
+    words = keyed.encrypt(order.as_blocks(identity), draw_key)
     spread = np.uint64((1 << 64) // len(draws))
     draws[np.lexsort((words[:, 1], words[:, 0]))] = np.arange(len(draws), dtype=np.uint64) * spread
     return draws
+
+
+def _are_some_equal(draws: UInt64s) -> bool:
+    """Return whether two draws are equal; of many, only those that begin with the same bits as another are sorted."""
+    suspects = draws
+    if is_worth_compiling(8 * len(draws)):
+        bits = min(27, 5 + len(draws).bit_length())
+        seen, again = (np.zeros(1 << (bits - 3), dtype=np.uint8) for _ in range(2))
+        suspects = draws[_share_place(draws, np.uint64(64 - bits), seen, again)]
+    suspects = np.sort(suspects)
+    return bool((suspects[1:] == suspects[:-1]).any())
 
 
 def _counted_risk(population: Population, spec: HouseholdSwapSpec) -> Risk:
@@ -383,3 +398,25 @@ def _find_first(numbers, values, first, seen, differs):  # type: ignore[no-untyp
             first[h] = values[i]
         elif first[h] != values[i]:
             differs[h] = True
+
+
+@njit(cache=True, nogil=True)
+def _share_place(draws, shift, seen, again):  # type: ignore[no-untyped-def]
+    """Return the positions of draws whose first bits are also those of another one."""
+    number = 0
+    for draw in draws:
+        place = draw >> shift
+        bit = np.uint8(1 << (place & np.uint64(7)))
+        place >>= np.uint64(3)
+        if seen[place] & bit and not again[place] & bit:
+            again[place] |= bit
+        number += (seen[place] & bit) != 0
+        seen[place] |= bit
+    found = np.empty(2 * number, np.int64)
+    number = 0
+    for i in range(len(draws)):
+        place = draws[i] >> shift
+        if again[place >> np.uint64(3)] & np.uint8(1 << (place & np.uint64(7))):
+            found[number] = i
+            number += 1
+    return found[:number]

@@ -358,14 +358,14 @@ def _pair_members(records: Records, found: Households, done: Swapped, key: Key, 
 
 def _members(records: Records, found: Households, households: Int64s, key: Key, replicate: int) -> tuple[Rows, Int64s]:
     """Return the rows of some households, by household and keyed draw, and where each household begins."""
-    place = np.full(len(found) + 1, -1, dtype=np.int64)
-    place[households] = np.arange(len(households))
+    place = np.full(len(found) + 1, -1, dtype=np.int32)
+    place[households] = np.arange(len(households), dtype=np.int32)
     at = place[found.numbers]
     rows = np.flatnonzero(at >= 0)
     context = ("data", records.schema.name, len(records), HouseholdSwap.name, "members", replicate)
     words = records.words(rows, keyed.derive(key.secret, *context))
     places = np.arange(len(rows), dtype=np.int64)
     drawn = order.sort_by_draw(places, np.ascontiguousarray(words[:, 0]), lambda some: words[some])
-    by = order.sort_rows(at[rows].view(np.uint64), len(households), drawn.astype(np.uint32))[1]
+    by = order.sort_rows(at[rows].view(np.uint32), len(households), drawn.astype(np.uint32))[1]
     sizes = found.size[households].astype(np.int64)
     return rows[by], np.cumsum(sizes) - sizes

@@ -6,15 +6,14 @@ often an intruder would name the true area of a household that was moved for its
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
-from safeswap.arrays import sparse
-from safeswap.arrays.types import Floats, Int64s, UInt64s
+from safeswap.arrays.types import Int64s
 from safeswap.methods.household_swap.households import Households
+from safeswap.methods.household_swap.pairing import FIXED
 from safeswap.methods.household_swap.spec import HouseholdSwapSpec
 from safeswap.methods.household_swap.swapping import Swapped
 
@@ -22,7 +21,7 @@ from safeswap.methods.household_swap.swapping import Swapped
 def describe_swap(found: Households, spec: HouseholdSwapSpec, done: Swapped) -> dict[str, Any]:
     """Return the figures by level and profile, as plain values."""
     people, levels = found.population, found.population.areas.levels
-    old, new = people.ranks, people.ranks[done.new_households]
+    old, new = people.ranks, done.move(people.ranks)
     heads = np.flatnonzero((done.partner >= 0) & (np.arange(len(old)) < done.partner))
     crossing = {
         name: float(np.mean(levels[place, old[heads]] != levels[place, new[heads]])) if len(heads) else 0.0
@@ -31,22 +30,17 @@ def describe_swap(found: Households, spec: HouseholdSwapSpec, done: Swapped) -> 
     facts: dict[str, Any] = {"crossing": crossing, "by_profile": _by_profile(found, spec, done, heads)}
     before, after, true = (dict.fromkeys(spec.geography, 0) for _ in range(3))
     if spec.k and spec.risk_variables:
-        was, _ = people.rarity(spec.k)
-        now, _ = people.rarity(spec.k, new)
-        for place, name in enumerate(spec.geography):
-            rare = people.household[now <= place]
-            before[name] = int(np.count_nonzero(was <= place))
-            after[name] = len(rare)
-            true[name] = int(np.count_nonzero(levels[place, old[rare]] == levels[place, new[rare]]))
+        for _, was, _ in people.rarity(spec.k):
+            for place, name in enumerate(spec.geography):
+                before[name] += int(np.count_nonzero(was <= place))
+        for run, now, _ in people.rarity(spec.k, new):
+            for place, name in enumerate(spec.geography):
+                rare = people.household[run][now <= place]
+                after[name] += len(rare)
+                true[name] += int(np.count_nonzero(levels[place, old[rare]] == levels[place, new[rare]]))
     facts |= {"rare_before": before, "rare_after": after, "rare_and_true": true}
     facts["undoing"] = undoing_chance(found, done)
-    moved = np.flatnonzero((old != new)[people.household])
-    sides = [rank[people.household[moved]] for rank in (old, new)]
-    cell = people.cell[moved].astype(np.uint64)
-    facts["misplaced"] = {
-        name: _misplaced(levels[place, sides[0]], levels[place, sides[1]], cell, found)
-        for place, name in enumerate(spec.geography)
-    }
+    facts["misplaced"] = dict(zip(spec.geography, people.misplaced(new), strict=True))
     facts["by_level"] = [
         {
             "level": name,
@@ -72,20 +66,6 @@ def _by_profile(found: Households, spec: HouseholdSwapSpec, done: Swapped, heads
     return counts
 
 
-def _misplaced(old: Any, new: Any, cell: UInt64s, found: Households) -> float:
-    """Return the share of persons to be moved between the cells of area × risk variables to restore the table.
-
-    Given are the areas and the cells of those who changed places.
-    """
-    changed = np.flatnonzero(old != new)
-    if not len(changed):
-        return 0.0
-    number = np.uint64(found.population.cells)
-    sides = [areas[changed].astype(np.uint64) * number + cell[changed] for areas in (old, new)]
-    _, before, after = sparse.count_joint(*sides)
-    return float(np.abs(before - after).sum() / 2 / max(len(found.population.cell), 1))
-
-
 def undoing_chance(found: Households, done: Swapped) -> dict[str, float | None]:
     """Return how often an intruder who knows all but the key names the true area of a household moved for its risk.
 
@@ -95,53 +75,41 @@ def undoing_chance(found: Households, done: Swapped) -> dict[str, float | None]:
     them are shown is the guess; ``intruder`` is the mean chance that the true one is drawn from the candidates.
     ``baseline`` is that of naming an area at random among all households of the cell.
     """
-    people = found.population
-    levels, depth = people.areas.levels, people.areas.depth
-    old, new = people.ranks, people.ranks[done.new_households]
-    cell = people.profiles[-1]
-    risky = np.flatnonzero((done.required < depth) & (done.partner >= 0))
+    people, areas = found.population, found.population.areas
+    old, new, number = people.ranks, done.move(people.ranks), areas.levels.shape[1]
+    risky = np.flatnonzero((done.required < areas.depth) & (done.partner >= 0))
     if not len(risky):
         return {"intruder": None, "baseline": None}
-    everyone = np.flatnonzero(done.partner != -2)
-    baseline = _share_in_area(cell.take, new, risky, old, everyone)
-    best = np.zeros(len(risky))
-    known = np.zeros(len(risky), dtype=np.bool_)
-    for scope in range(depth - 1, -1, -1):
-        inside = levels[scope, new[risky]] == levels[scope, old[risky]]
-        here = np.flatnonzero(inside & ~known)
-        if len(here):
-            number, areas = int(levels[scope].max()) + 1, levels[scope]
-            joint = partial(_join_scope, cell, number, areas, new)
-            best[here] = _share_in_area(joint, new, risky[here], old, risky)
-            known[here] = True
-    rest = np.flatnonzero(~known)
-    if len(rest):
-        best[rest] = _share_in_area(cell.take, new, risky[rest], old, risky)
-    return {"intruder": float(best.mean()), "baseline": float(baseline.mean())}
+    keys = people.profiles[-1] * number
+    first, shown, true = keys[risky], new[risky], old[risky]
+    keys += new
+
+    def share(candidates: Int64s, scopes: Iterable[int]) -> float:
+        below = _count_below(candidates)
+
+        def count(begin: Any, end: Any) -> Int64s:  # an area of any level is a range of areas
+            return below(first + end) - below(first + begin)
+
+        total = count(0, number)
+        for scope in scopes:
+            area, starts = areas.levels[scope, shown], areas.starts[scope]
+            total = np.where(area == areas.levels[scope, true], count(starts[area], starts[area + 1]), total)
+        return float((count(true, true + 1) / np.maximum(total - count(shown, shown + 1), 1)).mean())
+
+    widest_first = range(areas.depth)  # so that the narrowest one counts
+    return {"intruder": share(keys[risky], widest_first), "baseline": share(keys[done.partner != FIXED], ())}
 
 
-def _join_scope(cell: Int64s, number: int, areas: Any, shown: Any, some: Int64s) -> Int64s:
-    """Return the cell and the area of a level of some households, as one number."""
-    joined: Int64s = cell[some] * number + areas[shown[some]]
-    return joined
+def _count_below(keys: Int64s) -> Callable[[Any], Int64s]:
+    """Return a function that counts the keys, which are not negative, below each of some numbers.
 
-
-def _share_in_area(
-    group: Callable[[Int64s], Int64s], shown: Any, asked: Int64s, true: Any, candidates: Int64s
-) -> Floats:
-    """Return, of the candidates of each household's group shown elsewhere, the share shown in its true area."""
-    place, groups = sparse.rank_codes(np.concatenate([group(candidates), group(asked)]).view(np.uint64))
-    mine, own = place[: len(candidates)], place[len(candidates) :]
-    wanted = np.zeros(groups, dtype=np.bool_)
-    wanted[own] = True
-    kept = np.flatnonzero(wanted[mine])
-    candidates, mine = candidates[kept], mine[kept]
-    areas = np.uint64(int(shown.max()) + 1)
-    pairs = [(mine, shown[candidates]), (own, shown[asked]), (own, true[asked])]
-    keys = [each * areas + where.astype(np.uint64) for each, where in pairs]
-    ranks, number = sparse.rank_codes(np.concatenate(keys))
-    listed, here, home = np.split(ranks.view(np.int64), np.cumsum([len(each) for each in keys[:2]]))
-    counts = np.bincount(listed, minlength=number)
-    total = np.bincount(mine.view(np.int64), minlength=groups)[own]
-    shares: Floats = counts[home] / np.maximum(total - counts[here], 1)
-    return shares
+    >>> _count_below(np.array([3, 1, 3]))(np.array([0, 2, 3, 9])).tolist()
+    [0, 1, 1, 3]
+    """
+    most = int(keys.max(initial=0))
+    if most > 4 * len(keys):
+        ordered = np.sort(keys)
+        return lambda numbers: np.searchsorted(ordered, numbers)
+    sums = np.zeros(most + 2, dtype=np.int64)
+    np.cumsum(np.bincount(keys, minlength=most + 1), out=sums[1:])
+    return lambda numbers: sums[np.minimum(numbers, most + 1)]

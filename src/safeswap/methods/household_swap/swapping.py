@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 
@@ -18,6 +18,7 @@ PER_MILLION = 1_000_000
 _LARGEST_CELL = (1 << 24) - 1  # with the 40 upper bits of a draw, the product fits 64 bits
 _DENSE = 1 << 24
 _NO_CELL = np.iinfo(np.int32).max
+_RUN = 1 << 17  # persons looked up at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,13 +87,23 @@ class Population:
         """The rank of the area of each household."""
         return self.areas.rank[self.area]
 
-    def rarity(self, k: int, ranks: Int32s | None = None) -> tuple[UInt8s, Int32s]:
-        """Return each person's topmost level with fewer than k of its cell, and its count at the bottom level."""
+    def rarity(self, k: int, ranks: Int32s | None = None) -> Iterator[tuple[slice, UInt8s, Int32s]]:
+        """Yield runs of persons with each one's topmost level with fewer than k of its cell, and its bottom count.
+
+        What is yielded is valid until the next run: of ten million persons, fresh memory costs more than the counts.
+        """
         ranks = self.ranks if ranks is None else ranks
         outside = self.areas.rank[self.outside_area]
+        rarity = self._rarity_by_table if self._fits_table else self._rarity_by_hash
+        return rarity(ranks, outside, k)
+
+    @property
+    def _fits_table(self) -> bool:
+        """Whether the cells of all areas are counted in an array rather than by a hash."""
+        return self.cells * self.areas.levels.shape[1] <= max(_DENSE, 2 * len(self.cell))
+
+    def _rarity_by_hash(self, ranks: Int32s, outside: Int32s, k: int) -> Iterator[tuple[slice, UInt8s, Int32s]]:
         levels, depth = self.areas.levels, self.areas.depth
-        if self.cells * levels.shape[1] <= max(_DENSE, 2 * len(self.cell)):
-            return self._rarity_by_table(ranks, outside, k)
         own = ranks[self.household]
         all_areas = np.concatenate([own, outside]) if len(outside) else own
         all_cells = np.concatenate([self.cell, self.outside_cell]) if len(outside) else self.cell
@@ -104,23 +115,54 @@ class Population:
             found = sparse.count_occurrences(packed)[: len(own)]
             topmost[found < k] = level
             count = found if level == depth - 1 else count
-        return topmost, count
+        yield slice(0, len(own)), topmost, count
 
-    def _rarity_by_table(self, ranks: Int32s, outside: Int32s, k: int) -> tuple[UInt8s, Int32s]:
+    def _rarity_by_table(self, ranks: Int32s, outside: Int32s, k: int) -> Iterator[tuple[slice, UInt8s, Int32s]]:
         areas, depth = self.areas, self.areas.depth
         table = np.zeros((areas.levels.shape[1], self.cells), dtype=np.int32)
-        _count(ranks, self.household, self.cell, table)
-        _count(outside, np.arange(len(outside), dtype=np.int32), self.outside_cell, table)
-        topmost = np.full(table.shape, depth, dtype=np.uint8)
-        for level in range(depth - 1, -1, -1):
-            if level == depth - 1:
-                topmost[table < k] = level
-            else:
-                small = np.add.reduceat(table, areas.starts[level][:-1], axis=0) < k
-                topmost[small[areas.levels[level]]] = level
-        found, counts = np.empty(len(self.cell), dtype=np.uint8), np.empty(len(self.cell), dtype=np.int32)
-        _look_up(ranks, self.household, self.cell, topmost, table, found, counts)
-        return found, counts
+        _count(ranks, self.household, self.cell, 1, table)
+        _count(outside, np.arange(len(outside), dtype=np.int32), self.outside_cell, 1, table)
+        sums = self._add_areas(table)[:-1]
+        first = np.cumsum([0, *map(len, sums)])
+        where = np.stack([areas.levels[level] + first[level] for level in range(depth)])[:-1].astype(np.int32)
+        upper = np.concatenate([np.zeros((0, self.cells), dtype=np.int32), *sums])
+        found, counts = np.empty(_RUN, dtype=np.uint8), np.empty(_RUN, dtype=np.int32)
+        for start in range(0, len(self.cell), _RUN):
+            run = slice(start, min(start + _RUN, len(self.cell)))
+            some = found[: run.stop - start], counts[: run.stop - start]
+            _look_up(ranks, self.household[run], self.cell[run], table, upper, where, k, *some)
+            yield run, *some
+
+    def _add_areas(self, table: Int32s) -> list[Int32s]:
+        """Return the sums of a table of bottom areas by area of each level, the top one first."""
+        levels, sums = self.areas.levels, [table]
+        for level in range(self.areas.depth - 2, -1, -1):
+            starts = self.areas.starts[level][:-1]
+            inner = starts if len(sums) == 1 else levels[level + 1][starts]
+            sums.insert(0, np.add.reduceat(sums[0], inner, axis=0))
+        return sums
+
+    def misplaced(self, ranks: Int32s) -> list[float]:
+        """Return, by level, the share of persons to move between cells of area × risk variables to restore the table.
+
+        ``ranks`` are the areas of the households in the table to be restored from.
+        """
+        persons = np.flatnonzero((self.ranks != ranks)[self.household])
+        household, cell, number = self.household[persons], self.cell[persons], max(len(self.cell), 1)
+        if self._fits_table:
+            table = np.zeros((self.areas.levels.shape[1], self.cells), dtype=np.int32)
+            _count(ranks, household, cell, 1, table)
+            _count(self.ranks, household, cell, -1, table)
+            return [float(np.abs(sums, out=sums).sum() / 2 / number) for sums in self._add_areas(table)]
+        shares = []
+        for areas in self.areas.levels[:-1]:
+            sizes = [int(areas.max(initial=0)) + 1, self.cells]
+            sides = [
+                cells.pack([areas[rank[household]].view(np.uint32), cell], sizes)[0] for rank in (self.ranks, ranks)
+            ]
+            _, before, after = sparse.count_joint(*sides)
+            shares.append(float(np.abs(before - after).sum() / 2 / number))
+        return shares
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -133,10 +175,10 @@ class Risk:
     @classmethod
     def of(cls, population: Population, k: int) -> Risk:
         """Count the cells of the risk variables at every level."""
-        topmost, count = population.rarity(k)
         required = np.full(len(population.area), population.areas.depth, dtype=np.uint8)
         smallest = np.full(len(population.area), _NO_CELL, dtype=np.int32)
-        _fold(population.household, topmost, count, required, smallest)
+        for run, topmost, count in population.rarity(k):
+            _fold(population.household[run], topmost, count, required, smallest)
         return cls(required=required, smallest=smallest)
 
     def riskiest(self, number: int, draw: UInt64s, depth: int) -> Risk:
@@ -174,12 +216,11 @@ class Swapped:
     proved: bool
     added: tuple[int, ...] = ()  # households newly required, by round
 
-    @property
-    def new_households(self) -> Int64s:
-        """The household whose area each one gets: its partner, or itself."""
-        places = np.arange(len(self.partner))
-        found: Int64s = np.where(self.partner >= 0, self.partner, places)
-        return found
+    def move(self, ranks: Int32s) -> Int32s:
+        """Return the ranks of the areas of all households afterwards: each has that of its partner, if any."""
+        moved = np.empty_like(ranks)
+        _move(ranks, self.partner, moved)
+        return moved
 
 
 def swap_in_rounds(population: Population, rules: Rules, risk: Risk, *, k: int, rounds: int) -> Swapped:
@@ -187,58 +228,79 @@ def swap_in_rounds(population: Population, rules: Rules, risk: Risk, *, k: int, 
 
     With ``k`` 0 the risk is not from counts, and one round is all.
     """
-    required, added = risk.required, []
-    done = swap_once(population, rules, risk)
+    board, added = _Board(population, risk), []
+    done = _swap(board, rules, risk)
     for _ in range(rounds - 1 if k else 0):
-        more = find_exposed(population, done, required, k)
-        added.append(int(np.count_nonzero(more != required)))
+        more = find_exposed(population, done, done.required, k)
+        added.append(int(np.count_nonzero(more != done.required)))
         if not added[-1]:
             break
-        required = more
-        done = swap_once(population, rules, replace(risk, required=required))
-    return replace(done, risk=risk, required=required, added=tuple(added))
+        done = _swap(board, rules, replace(risk, required=more))
+    return replace(done, risk=risk, added=tuple(added))
 
 
 def find_exposed(population: Population, done: Swapped, required: UInt8s, k: int) -> UInt8s:
     """Return the required levels, lowered where a member is rare in the swapped file and its household still there."""
-    new = population.ranks[done.new_households]
-    topmost, _ = population.rarity(k, new)
-    lowered = required.copy()
-    _lower(population.household, topmost, population.ranks, new, population.areas.levels, lowered)
+    old, new, lowered = population.ranks, done.move(population.ranks), required.copy()
+    for run, topmost, _ in population.rarity(k, new):
+        _lower(population.household[run], topmost, old, new, population.areas.levels, lowered)
     return lowered
 
 
 def swap_once(population: Population, rules: Rules, risk: Risk) -> Swapped:
     """Pair the households required to move, strict profile first, then top up to the rate."""
-    areas = population.areas
+    return _swap(_Board(population, risk), rules, risk)
+
+
+class _Board:
+    """What all rounds have in common: households in the orders in which kernels look for partners."""
+
+    def __init__(self, population: Population, risk: Risk) -> None:
+        self.population, self.areas = population, population.areas
+        self.priority = np.empty_like(population.draw)
+        _set_priority(population.draw, risk.smallest, self.priority)
+        self.number = population.areas.levels.shape[1]
+        self.sort = cache(self._sort)
+
+    def _sort(self, place: int) -> Profile:
+        """Sort the households by cell of a profile and area."""
+        cell = self.population.profiles[place]
+        key = cell * self.number
+        key += self.population.ranks
+        ordered, rows = order.sort_rows(key.view(np.uint64), int(key.max(initial=0)) + 1)
+        return Profile(cell=cell, key=ordered.view(np.int64), order=rows.view(np.int32))
+
+    @cached_property
+    def by_area(self) -> tuple[Int64s, Int32s]:
+        """The first place of each area, and the households by area; kernels may reorder those of one area."""
+        ranks = self.population.ranks
+        starts = np.zeros(self.number + 1, dtype=np.int64)
+        np.cumsum(count_in_areas(ranks, np.zeros_like(ranks), 0, self.number), out=starts[1:])
+        return starts, order.sort_rows(ranks.view(np.uint32), self.number)[1].view(np.int32)
+
+
+def _swap(board: _Board, rules: Rules, risk: Risk) -> Swapped:
+    population, areas = board.population, board.areas
     partner = np.full(len(population.area), FREE, dtype=np.int32)
     if population.movable is not None:
         partner[~population.movable] = FIXED
-    size = np.minimum(risk.smallest, _LARGEST_CELL).astype(np.uint64)
     ground = Ground(
         required=risk.required,
         area=population.ranks,
         levels=areas.levels,
         draw=population.draw,
-        priority=(population.draw >> np.uint64(24)) * size,
+        priority=board.priority,
         partner=partner,
     )
     risky = np.flatnonzero((risk.required < areas.depth) & (partner == FREE)).astype(np.int32)
     risky = risky[np.argsort(population.draw[risky], kind="stable")]
-    sort = cache(lambda place: _sort_profile(population.profiles[place], ground))
     proved = True
     for place in range(len(population.profiles)):
         if not (partner[risky] == FREE).any():
             break
-        proved = _pair_profile(risky, ground, sort(place), areas, rules)
-    target, short = _top_up(ground, map(sort, range(len(population.profiles))), areas, rules)
+        proved = _pair_profile(risky, ground, board.sort(place), areas, rules)
+    target, short = _top_up(ground, board, rules)
     return Swapped(partner=partner, required=risk.required, risk=risk, target=target, short=short, proved=proved)
-
-
-def _sort_profile(cell: Int64s, ground: Ground) -> Profile:
-    key = cell * ground.levels.shape[1] + ground.area
-    ordered, rows = order.sort_rows(key.view(np.uint64), int(key.max(initial=0)) + 1)
-    return Profile(cell=cell, key=ordered.view(np.int64), order=rows.view(np.int32))
 
 
 def _pair_profile(risky: Int32s, ground: Ground, profile: Profile, areas: Areas, rules: Rules) -> bool:
@@ -290,31 +352,41 @@ def round_targets(households: Int64s, rate_per_million: int, shift: int) -> Int6
     return targets
 
 
-def _top_up(ground: Ground, profiles: Iterable[Profile], areas: Areas, rules: Rules) -> tuple[int, int]:
+def _top_up(ground: Ground, board: _Board, rules: Rules) -> tuple[int, int]:
     """Add swaps up to the rate of each bottom area; return the target and how many households lack."""
     if not rules.rate_per_million:
         return 0, 0
-    number = ground.levels.shape[1]
-    households = np.bincount(ground.area[ground.partner != FIXED], minlength=number)
+    areas = board.areas
+    households, swapped = (count_in_areas(ground.area, ground.partner, least, board.number) for least in (FREE, 0))
     targets = round_targets(households, rules.rate_per_million, rules.shift)
-    short = np.maximum(0, targets - np.bincount(ground.area[ground.partner >= 0], minlength=number)).astype(np.int64)
-    left = max(0, int(targets.sum()) - int(np.count_nonzero(ground.partner >= 0)))
+    short = np.maximum(0, targets - swapped)
+    left = max(0, int(targets.sum()) - int(swapped.sum()))
     if rules.is_limit and short.sum() > left:  # some areas had more swaps for risk than their share
         short = np.diff(np.r_[0, np.cumsum(short) * left // short.sum()])
-    starts = np.r_[0, np.cumsum(np.bincount(ground.area, minlength=number))].astype(np.int64)
-    by_area = order.sort_rows(ground.area.view(np.uint32), number)[1].view(np.int32)
+    starts, by_area = board.by_area
     pairing.sort_by_priority(starts, by_area, short, ground)
     if short.sum() > 1:
         used = []
-        for profile in profiles:
-            used.append(profile)
+        for place in range(len(board.population.profiles)):
+            used.append(board.sort(place))
             for scope in [*range(areas.depth - 2, -1, -1), areas.depth]:
-                pairing.top_up(short, areas.starts[scope], ground, profile, starts, by_area)
+                pairing.top_up(short, areas.starts[scope], ground, used[-1], starts, by_area)
             if short.sum() < 2:
                 break
         for profile in used if short.max(initial=0) > 1 else ():
             pairing.open_pairs(short, ground, profile, starts, by_area)
     return int(targets.sum()), int(short.sum())
+
+
+def count_in_areas(area: Int32s, partner: Int32s, least: int, number: int) -> Int64s:
+    """Count the households of each area whose partner is at least ``least``.
+
+    >>> count_in_areas(np.array([0, 2, 2], np.int32), np.array([2, FREE, 0], np.int32), 0, 3).tolist()
+    [1, 0, 1]
+    """
+    counts = np.zeros(number, dtype=np.int64)
+    _count_partnered(area, partner, least, counts)
+    return counts
 
 
 @njit(cache=True, nogil=True)
@@ -324,17 +396,40 @@ def _lowest(area, draw, first):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _count(area, household, cell, table):  # type: ignore[no-untyped-def]
+def _count(area, household, cell, step, table):  # type: ignore[no-untyped-def]
     for i in range(len(household)):
-        table[area[household[i]], cell[i]] += 1
+        table[area[household[i]], cell[i]] += step
 
 
 @njit(cache=True, nogil=True)
-def _look_up(area, household, cell, topmost, table, found, counts):  # type: ignore[no-untyped-def]
+def _look_up(area, household, cell, table, upper, where, k, found, counts):  # type: ignore[no-untyped-def]
     for i in range(len(household)):
         here = area[household[i]]
-        found[i] = topmost[here, cell[i]]
         counts[i] = table[here, cell[i]]
+        level = len(where) + 1
+        if counts[i] < k:  # an area has at least as many as those within it
+            level = 0
+            while level < len(where) and upper[where[level, here], cell[i]] >= k:
+                level += 1
+        found[i] = level
+
+
+@njit(cache=True, nogil=True)
+def _set_priority(draw, smallest, priority):  # type: ignore[no-untyped-def]
+    for h in range(len(draw)):
+        priority[h] = (draw[h] >> np.uint64(24)) * np.uint64(min(smallest[h], _LARGEST_CELL))
+
+
+@njit(cache=True, nogil=True)
+def _move(ranks, partner, moved):  # type: ignore[no-untyped-def]
+    for h in range(len(ranks)):
+        moved[h] = ranks[partner[h] if partner[h] >= 0 else h]
+
+
+@njit(cache=True, nogil=True)
+def _count_partnered(area, partner, least, counts):  # type: ignore[no-untyped-def]
+    for h in range(len(area)):
+        counts[area[h]] += partner[h] >= least
 
 
 @njit(cache=True, nogil=True)
