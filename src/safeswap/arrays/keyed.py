@@ -38,8 +38,10 @@ ALGORITHM = "safeswap-draw-1"
 """The version of the rules in this module; any change to them is a new version."""
 
 
+CHUNK = 1 << 16
+"""Records per chunk: blocks and cipher text stay in the second-level cache."""
+
 _BLOCK = 16
-_CHUNK = 1 << 16  # records per chunk: blocks and cipher text stay in the second-level cache
 _TAG_INTEGER, _TAG_TEXT = 1, 2
 _LONGEST_SHORT = 14  # bytes
 _INTEGER_TEXT = re.compile(rb"0|-?[1-9][0-9]{0,18}")
@@ -115,7 +117,7 @@ def encrypt(blocks: Words, key: bytes) -> Words:
     """Encrypt each block with AES-256."""
     out = np.empty(len(blocks) * _BLOCK + _BLOCK, dtype=np.uint8)
     cipher = _cipher(key)
-    step = _CHUNK * _BLOCK
+    step = CHUNK * _BLOCK
     source = np.ascontiguousarray(blocks).view(np.uint8).reshape(-1)
     for start in range(0, len(source), step):
         # update_into needs one block of slack after its output.
@@ -134,7 +136,7 @@ def draws(blocks: Words, key: bytes) -> Words:
 
 
 def draw_chunks(
-    identifiers: npt.NDArray[np.int64] | Words, key: bytes, *, chunk: int = _CHUNK
+    identifiers: npt.NDArray[np.int64] | Words, key: bytes, *, chunk: int = CHUNK
 ) -> Iterator[tuple[int, Words]]:
     """Yield the draws in chunks of records as (first row, draws), as :func:`word_chunks` does."""
     for start, words in word_chunks(identifiers, key, chunk=chunk):
@@ -142,7 +144,7 @@ def draw_chunks(
 
 
 def word_chunks(
-    identifiers: npt.NDArray[np.int64] | Words, key: bytes, *, chunk: int = _CHUNK
+    identifiers: npt.NDArray[np.int64] | Words, key: bytes, *, chunk: int = CHUNK
 ) -> Iterator[tuple[int, Words]]:
     """Yield two words per record in chunks as (first row, words), so that they are never all in memory.
 
@@ -360,9 +362,9 @@ def record_words(identity: npt.NDArray[np.int64] | Words, key: bytes) -> Words:
         return encrypt(identity.view(np.uint64), key)
     out = np.empty(len(identity) * _BLOCK + _BLOCK, dtype=np.uint8)
     cipher = _cipher(key)
-    blocks = integer_blocks(identity[:_CHUNK].view(np.int64))
-    for start in range(0, len(identity), _CHUNK):
-        part = identity[start : start + _CHUNK].view(np.uint64)
+    blocks = integer_blocks(identity[:CHUNK].view(np.int64))
+    for start in range(0, len(identity), CHUNK):
+        part = identity[start : start + CHUNK].view(np.uint64)
         blocks[: len(part), 0] = part
         source = blocks[: len(part)].view(np.uint8).reshape(-1)
         cipher.update_into(source, out[start * _BLOCK : (start + len(part) + 1) * _BLOCK])

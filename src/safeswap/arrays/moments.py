@@ -6,6 +6,8 @@ order, and so would the release.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from math import fsum
 
 import numpy as np
@@ -14,6 +16,7 @@ from safeswap.arrays.compiled import njit
 from safeswap.arrays.types import Floats, Int64s
 
 _WORTH_COMPILING = 10_000
+_RUN = 1 << 14
 _HALF = 26  # of a mantissa's 53 bits: 2³⁶ of either half fit a 64-bit sum
 
 
@@ -32,11 +35,18 @@ def exact_sum(values: Floats) -> float:
     >>> exact_sum(np.tile([1e100, 0.1, -1e100], 10_000)) == fsum([0.1] * 10_000)
     True
     """
-    if len(values) < _WORTH_COMPILING:
-        return fsum(values.tolist())
+    return _sum_exactly(len(values), lambda run: values[run])
+
+
+def _sum_exactly(number: int, compute: Callable[[slice], Floats]) -> float:
+    """Return the sum of so many values, computed a run at a time, so that they stay in the cache."""
+    if number < _WORTH_COMPILING:
+        return fsum(compute(slice(number)).tolist())
     halves = np.zeros((2, 2048), dtype=np.int64)
-    if not _add_mantissas(np.ascontiguousarray(values, dtype=np.float64).view(np.int64), halves):
-        return fsum(values.tolist())  # for its rules on infinite values
+    for start in range(0, number, _RUN):
+        values = compute(slice(start, start + _RUN))
+        if not _add_mantissas(np.ascontiguousarray(values, dtype=np.float64).view(np.int64), halves):
+            return fsum(compute(slice(number)).tolist())  # for its rules on infinite values
     # The sum is a whole multiple of the smallest double, 2⁻¹⁰⁷⁴; Python divides whole numbers exactly and rounds once.
     used = np.flatnonzero(halves.any(axis=0)).tolist()
     total = sum(((int(halves[1, e]) << _HALF) + int(halves[0, e])) << (e - 1) for e in used)
@@ -74,13 +84,18 @@ def covariance(points: Floats) -> Floats:
 def covariance_of(columns: list[Floats]) -> Floats:
     """Return the same for columns that are no matrix."""
     number, sides = len(columns[0]) if columns else 0, len(columns)
-    centred = [values - mean(values) for values in columns]
+    means = [mean(values) for values in columns]
     found = np.zeros((sides, sides))
     if number > 1:
         for i in range(sides):
             for j in range(i + 1):
-                found[i, j] = found[j, i] = exact_sum(centred[i] * centred[j]) / (number - 1)
+                product = partial(_multiply_centred, columns[i], columns[j], means[i], means[j])
+                found[i, j] = found[j, i] = _sum_exactly(number, product) / (number - 1)
     return found
+
+
+def _multiply_centred(one: Floats, two: Floats, mean_one: float, mean_two: float, run: slice) -> Floats:
+    return np.asarray((one[run] - mean_one) * (two[run] - mean_two))
 
 
 def standard_deviation(values: Floats) -> float:

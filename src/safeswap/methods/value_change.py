@@ -149,9 +149,9 @@ class Draws:
         """Return two uniform words per record of the batch, specific to one purpose."""
         return keyed.record_words(*self._identify(batch, purpose))
 
-    def word_chunks(self, batch: Microdata, purpose: str) -> Iterator[tuple[int, Words]]:
+    def word_chunks(self, batch: Microdata, purpose: str, *, chunk: int = keyed.CHUNK) -> Iterator[tuple[int, Words]]:
         """Yield the same words a chunk at a time, with its first row, in a buffer that the next chunk reuses."""
-        return keyed.word_chunks(*self._identify(batch, purpose))
+        return keyed.word_chunks(*self._identify(batch, purpose), chunk=chunk)
 
     def _identify(self, batch: Microdata, purpose: str) -> tuple[npt.NDArray[np.int64] | Words, bytes]:
         identity = record_identity(batch, keyed.derive(self.key.secret, "identity"))

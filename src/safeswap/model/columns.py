@@ -114,6 +114,8 @@ def flag_changes(before: pa.ChunkedArray, after: pa.ChunkedArray) -> Flags:
     """
     if before.type != after.type:
         return np.ones(len(before), dtype=np.bool_)
+    if pa.types.is_integer(before.type) and not before.null_count and not after.null_count:
+        return np.asarray(before.to_numpy() != after.to_numpy())
     flags: Flags = pc.fill_null(pc.not_equal(before, after), fill_value=True).to_numpy()
     if before.null_count and after.null_count:
         both = pc.and_(before.is_null(), after.is_null()).to_numpy()
@@ -250,7 +252,7 @@ def to_numbers(data: Microdata, name: str) -> npt.NDArray[np.float64]:
     if is_date_format(attribute.display):
         raise _not_numeric(name)
     if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
-        plain = np.require(column.cast(pa.float64(), safe=False).to_numpy(), dtype=np.float64, requirements="W")
+        plain = _as_floats(column)
         for text in attribute.missing:
             plain[plain == _parse_number(text)] = np.nan
         return plain
@@ -262,6 +264,18 @@ def to_numbers(data: Microdata, name: str) -> npt.NDArray[np.float64]:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise _not_numeric(name) from None
     found: npt.NDArray[np.float64] = np.append(values, np.nan)[coded.codes]
+    return found
+
+
+def _as_floats(column: pa.ChunkedArray) -> npt.NDArray[np.float64]:
+    """Return a new array of a column of numbers, missing as NaN."""
+    if column.null_count or not is_plain_number(column.type):
+        return np.array(column.cast(pa.float64(), safe=False).to_numpy(), dtype=np.float64)
+    found = np.empty(len(column))
+    start = 0
+    for chunk in column.chunks:
+        found[start : start + len(chunk)] = chunk.to_numpy()
+        start += len(chunk)
     return found
 
 
@@ -373,9 +387,18 @@ def _replace_in_chunk(chunk: pa.Array, rows: Rows, values: pa.Array) -> pa.Array
         places = places.take(values.indices) if pa.types.is_dictionary(values.type) else places
         indices = _replace_in_chunk(chunk.indices, rows, places.cast(chunk.indices.type))
         return pa.DictionaryArray.from_arrays(indices, chunk.dictionary, ordered=chunk.type.ordered)
+    if is_plain_number(chunk.type) and not chunk.null_count and not values.null_count:
+        changed = chunk.to_numpy().copy()
+        changed[rows] = values.to_numpy()
+        return pa.array(changed)
     mask = np.zeros(len(chunk), dtype=np.bool_)
     mask[rows] = True
     return pc.replace_with_mask(chunk, pa.array(mask), values)
+
+
+def is_plain_number(kind: pa.DataType) -> bool:
+    """Return whether NumPy has numbers of this type."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_float32(kind) or pa.types.is_float64(kind))
 
 
 _DENSE = 1 << 22

@@ -16,7 +16,15 @@ import pyarrow as pa
 from safeswap.arrays.types import Flags, Floats, Rows
 from safeswap.errors import InputError, SpecError
 from safeswap.model.audit import Replacement
-from safeswap.model.columns import decode_dictionary, flag_changes, missing_codes, rank_column, to_bits, to_numbers
+from safeswap.model.columns import (
+    decode_dictionary,
+    flag_changes,
+    is_plain_number,
+    missing_codes,
+    rank_column,
+    to_bits,
+    to_numbers,
+)
 from safeswap.model.dates import EPOCH, from_days, parse_date
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind
@@ -148,28 +156,31 @@ def write_numbers(
     flags = ~np.isnan(before)
     if written is not True:
         flags &= (rounded != before) if written is None else ((rounded != before) | written)
-    everywhere = bool(flags.all())
-    rows = np.arange(len(flags)) if everywhere else np.flatnonzero(flags)
-    if not len(rows):
+    if not flags.any():
         return Change(column=column, replacement=None)
-    written_now = rounded if everywhere else rounded[rows]
+    rows = None if flags.all() else np.flatnonzero(flags)  # None: all
+    written_now = rounded if rows is None else rounded[rows]
     if is_date:
         made, same_type = _write_days(name, written_now, column.type), not pa.types.is_dictionary(column.type)
     else:
         made, same_type = _cast_like(column.type, written_now)
     if same_type:
-        old = (column if everywhere else column.take(pa.array(rows))).combine_chunks()
+        old = (column if rows is None else column.take(pa.array(rows))).combine_chunks()
         differs = flag_changes(*(to_bits(pa.chunked_array([side])) for side in (old, made)))
         if not differs.any():
             return Change(column=column, replacement=None)
-        changed = pa.chunked_array([made]) if everywhere else replace_rows(column, rows, made)
+        changed = pa.chunked_array([made]) if rows is None else replace_rows(column, rows, made)
         if not differs.all():
-            rows, old = np.flatnonzero(differs) if everywhere else rows[differs], _take_flagged(old, differs)
+            places = np.flatnonzero(differs)
+            rows, old = places if rows is None else rows[places], _take_rows(old, places)
+        rows = np.arange(len(column)) if rows is None else rows
         return Change(column=changed, replacement=Replacement(attribute=name, rows=rows, before=old))
     # Another type: the whole old column is kept, since values of the new type need not fit the old one.
     whole = pa.concat_arrays(column.chunks) if column.num_chunks != 1 else column.chunk(0)
     every_row = np.arange(len(column), dtype=np.int64)
-    plain = replace_rows(decode_dictionary(column).cast(made.type, safe=False), rows, made)
+    plain = replace_rows(
+        decode_dictionary(column).cast(made.type, safe=False), every_row if rows is None else rows, made
+    )
     return Change(column=plain, replacement=Replacement(attribute=name, rows=every_row, before=whole))
 
 
@@ -197,7 +208,7 @@ def replace_rows(column: pa.ChunkedArray, rows: Rows, values: pa.Array) -> pa.Ch
     """
     if len(rows) == len(column):
         return pa.chunked_array([values])
-    if not column.null_count and not values.null_count and _is_plain_number(column.type):
+    if not column.null_count and not values.null_count and is_plain_number(column.type):
         changed = np.concatenate([chunk.to_numpy() for chunk in column.chunks])
         changed[rows] = values.to_numpy()
         return pa.chunked_array([pa.array(changed, type=column.type)])
@@ -206,15 +217,11 @@ def replace_rows(column: pa.ChunkedArray, rows: Rows, values: pa.Array) -> pa.Ch
     return pa.chunked_array([*column.chunks, values], type=column.type).take(pa.array(source))
 
 
-def _take_flagged(values: pa.Array, flags: Flags) -> pa.Array:
-    """Return the flagged values; those of plain numbers by NumPy, in a third of the time."""
-    if _is_plain_number(values.type) and not values.null_count:
-        return pa.array(values.to_numpy()[flags], type=values.type)
-    return values.filter(pa.array(flags))
-
-
-def _is_plain_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_float32(kind) or pa.types.is_float64(kind))
+def _take_rows(values: pa.Array, rows: Rows) -> pa.Array:
+    """Return the values in these rows; those of plain numbers by NumPy, in a third of the time."""
+    if is_plain_number(values.type) and not values.null_count:
+        return pa.array(values.to_numpy()[rows], type=values.type)
+    return values.take(pa.array(rows))
 
 
 def _cast_like(kind: pa.DataType, values: Floats) -> tuple[pa.Array, bool]:

@@ -91,15 +91,23 @@ class Noise(ValueChangingMethod):
         changes: dict[str, Change] = {}
         if not facts.by_attribute:
             return changes
-        deviates = np.empty((len(batch), len(spec.attributes)))
-        for j, name in enumerate(spec.attributes):
-            for start, words in draws.word_chunks(batch, name):
-                deviates[start : start + len(words), j] = keyed.normals(words[:, 0])
-        mixed = _mix(deviates, np.array([facts.by_attribute[name].weights for name in spec.attributes]).T.copy())
-        for j, (name, added) in enumerate(facts.by_attribute.items()):
-            before = finite_numbers(batch, name)
-            values = before + mixed[:, j]
-            changes[name] = write_numbers(batch, name, values, before, places=added.places, written=True)
+        root = np.array([facts.by_attribute[name].weights for name in spec.attributes]).T.copy()
+        before = {name: finite_numbers(batch, name) for name in spec.attributes}
+        values = [np.empty(len(batch)) for _ in before]
+        # What a chunk of records needs stays in the cache; many attributes are mixed in one product.
+        size = keyed.CHUNK if len(root) <= _MOST_IN_PARTS else max(1, len(batch))
+        chunks = [draws.word_chunks(batch, name, chunk=size) for name in spec.attributes]
+        for drawn in zip(*chunks, strict=True):
+            run = slice(drawn[0][0], drawn[0][0] + len(drawn[0][1]))
+            deviates = np.empty((len(drawn[0][1]), len(before)))
+            for j, (_, words) in enumerate(drawn):
+                deviates[:, j] = keyed.normals(words[:, 0])
+            mixed = _mix(deviates, root)
+            for j, (known, out) in enumerate(zip(before.values(), values, strict=True)):
+                np.add(known[run], mixed[:, j], out=out[run])
+        for (name, known), out in zip(before.items(), values, strict=True):
+            places = facts.by_attribute[name].places
+            changes[name] = write_numbers(batch, name, out, known, places=places, written=True)
         return changes
 
     def invariants(self, data: Microdata, spec: NoiseSpec) -> tuple[Invariant, ...]:

@@ -7,15 +7,16 @@ left with probability (1 − keep)·(1 − t), a frequent one seldom: conspicuou
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
 from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from safeswap.arrays.compiled import njit
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Flags, Int64s, Words
 from safeswap.errors import SpecError
@@ -35,6 +36,8 @@ from safeswap.model.text import plural
 _CHUNK = 1 << 15
 _WORTH_SORTING = 8
 """With more possible cells than this per record, those that occur are found by sorting."""
+_GUIDE_BITS = 14
+_HALF = np.uint64(32)
 
 
 class Pram(ValueChangingMethod):
@@ -185,6 +188,14 @@ class _Counted:
             starts=np.append(0, np.cumsum(sizes)),
         )
 
+    def draw_ranks(self, words: Words, strata: Int64s | None) -> Int64s:
+        """Return the rank at a uniform position of each stratum; without strata there is one."""
+        first, last = self.starts[:-1], self.starts[1:]
+        first, sizes = (first[0], last[0] - first[0]) if strata is None else (first[strata], (last - first)[strata])
+        offsets = ((words >> _HALF) * np.asarray(sizes).astype(np.uint64)) >> _HALF
+        found: Int64s = self.ranks[_find_cells(self.ends, first + offsets.astype(np.int64))]
+        return found
+
     def expect_changes(self, keep: float) -> float:
         """Return Σ over records of (1 − keep)·(1 − t), where t is the share of the record's own category."""
         counts = np.diff(self.ends, prepend=0)
@@ -203,6 +214,25 @@ def _count_ranks(data: Microdata, name: str, levels: pa.Array) -> Int64s:
     return found
 
 
+def _find_cells(ends: Int64s, positions: Int64s) -> Int64s:
+    """Return the first cell that ends beyond each position: few positions need a search if there are few cells.
+
+    >>> _find_cells(np.array([2, 5]), np.array([0, 1, 2, 4])).tolist()
+    [0, 0, 1, 1]
+    """
+    shift = max(0, int(ends[-1]).bit_length() - _GUIDE_BITS) if len(ends) else 0
+    runs = np.arange((int(ends[-1]) >> shift) + 2 if len(ends) else 0) << shift
+    if len(runs) > len(positions):
+        return np.searchsorted(ends, positions, side="right")
+    guide = np.searchsorted(ends, runs, side="right")
+    is_split = guide[1:] != guide[:-1]  # of each run of positions, whether a cell ends in it
+    places = positions >> shift
+    found = guide[places]
+    rest = np.flatnonzero(is_split[places])
+    found[rest] = np.searchsorted(ends, positions[rest], side="right")
+    return found
+
+
 def _count(cells: Int64s, most: int) -> tuple[Int64s, Int64s]:
     """Return the cells that occur among ``most`` possible ones, in ascending order, and their counts."""
     if most > _WORTH_SORTING * max(len(cells), 1):
@@ -215,50 +245,36 @@ def _count(cells: Int64s, most: int) -> tuple[Int64s, Int64s]:
 
 def _redraw(batch: Microdata, name: str, spec: PramSpec, counted: _Counted, draws: Draws) -> Change:
     """Redraw values: each from a uniform position in its stratum, sorted by value."""
-    codes, ranks = batch.coded(name).codes, _level_places(batch, name, counted.levels)
-    strata = counted.strata.number(batch)
-    tables = (counted.is_missing, counted.ranks, counted.ends, counted.starts)
-    rows, new = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
-    for start, words in draws.word_chunks(batch, name):
-        run = slice(start, start + len(words))
-        where, drawn = _draw_ranks(ranks[codes[run]], strata[run], words, spec.keep, tables)
-        rows.append(where + start)
-        new.append(drawn)
-    where, column = np.concatenate(rows), batch.table.column(name)
+    rows, words = _draw_rows(draws.word_chunks(batch, name), spec.keep)
+    old = _level_places(batch, name, counted.levels)[batch.coded(name).codes[rows]]
+    if counted.is_missing[old].any():
+        known = ~counted.is_missing[old]
+        rows, words, old = rows[known], words[known], old[known]
+    new = counted.draw_ranks(words, counted.strata.number(batch)[rows] if counted.strata.names else None)
+    differs = new != old
+    where, column = rows[differs], batch.table.column(name)
     if not len(where):
         return Change(column=column, replacement=None)
     before = column.take(pa.array(where)).combine_chunks()
-    values = pa.DictionaryArray.from_arrays(pa.array(np.concatenate(new)), counted.levels)
+    values = pa.DictionaryArray.from_arrays(pa.array(new[differs]), counted.levels)
     return Change(
         column=replace_values(column, where, values),
         replacement=Replacement(attribute=name, rows=where, before=before),
     )
 
 
-@njit(cache=True, nogil=True)
-def _draw_ranks(
-    ranks: Int64s, strata: Int64s, words: Words, keep: float, tables: tuple[Flags, Int64s, Int64s, Int64s]
-) -> tuple[Int64s, Int64s]:
-    """Return the rows whose value changes, and the ranks of the new values. Without strata there is one."""
-    is_missing, cell_ranks, ends, starts = tables
-    rows, new = np.empty(len(ranks), dtype=np.int64), np.empty(len(ranks), dtype=np.int64)
-    kept = 0
-    for i in range(len(ranks)):  # without a branch, since nobody can foresee it
-        uniform = (float(words[i, 0] >> np.uint64(12)) + 0.5) * 2.0**-52  # as in keyed.uniforms
-        rows[kept] = i
-        kept += uniform >= keep
-    found = 0
-    for i in rows[:kept]:
-        if is_missing[ranks[i]]:
-            continue
-        stratum = strata[i] if len(strata) else 0
-        first, last = starts[stratum], starts[stratum + 1]
-        offset = ((words[i, 1] >> np.uint64(32)) * np.uint64(last - first)) >> np.uint64(32)
-        rank = cell_ranks[np.searchsorted(ends, first + np.int64(offset), side="right")]
-        if rank != ranks[i]:
-            rows[found], new[found] = i, rank
-            found += 1
-    return rows[:found].copy(), new[:found].copy()
+def _draw_rows(chunks: Iterator[tuple[int, Words]], keep: float) -> tuple[Int64s, Words]:
+    """Return the rows whose value is not kept, and the second word of each.
+
+    A value is kept if its uniform number, (w + ½) / 2⁵² with the leading 52 bits of the first word, is below ``keep``.
+    """
+    least = np.uint64(ceil(Fraction(keep) * 2**52 - Fraction(1, 2)) << 12)
+    rows, words = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.uint64)]
+    for start, drawn in chunks:
+        some = np.flatnonzero(drawn[:, 0] >= least)
+        rows.append(some + start)
+        words.append(drawn[some, 1])
+    return np.concatenate(rows), np.concatenate(words)
 
 
 def _places(batch: Microdata, name: str, levels: pa.Array) -> Int64s:
