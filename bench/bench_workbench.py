@@ -31,12 +31,12 @@ from quiet_chromium import Chromium, Page
 from safeswap import datasets
 from safeswap.files.write import write
 from safeswap.service.client import Client
+from safeswap.service.routes.jobs import Job
 
 CHARTS = {"map": ".safeswap-map", "records": ".safeswap-plot"}
-SCREENS = (
-    *("data", "risk", "method", "tables", "map", "records", "release", "log", "result"),
-    *("households", "indicators", "attacks"),
-)
+ROOMS = ("households", "indicators", "attacks")  # of the shipped household survey
+SCREENS = ("data", "risk", "method", "tables", "map", "records", "release", "log", "result", *ROOMS)
+SHARE = '[[indicators]]\nstatistic = "share"\nof = "tenure"\nlevel = "1"\nby = ["region"]\n'
 
 # Hears of it in the moment it is ready, and notes when the next frame was painted; that is asked for afterwards.
 WATCH = """((chart) => {
@@ -133,8 +133,20 @@ def worked(address: str, token: str, project: str) -> dict[str, str]:
         masking = client.wait(masked).result
         assert masking is not None
         client.wait(client.plot_confidentiality(project, masking.id, ["Age", "Edu", "MS", "Race", "Sex"]))
-    paths = {screen: f"/projects/{project}/{screen}" for screen in SCREENS}
+        homes = homes_in(client)
+    paths = {screen: f"/projects/{homes if screen in ROOMS else project}/{screen}" for screen in SCREENS}
     return {**paths, "result": f"/projects/{project}/results/{masking.id}"}
+
+
+def homes_in(client: Client) -> str:
+    """A project with the shipped household survey, a masking, its attacks and its indicators."""
+    project = client.make_project("Homes").id
+    client.wait(client._post(Job, f"/projects/{project}/data-from-sample", {"sample": "household_survey"}))
+    masking = client.wait(client.mask(project, {"method": "swap", "swap": ["tenure"], "rate": 0.05})).result
+    assert masking is not None
+    for job in (client.attack(project, masking.id, full=False), client.assess(project, masking.id, indicators=SHARE)):
+        client.wait(job)
+    return project
 
 
 @dataclass(frozen=True)

@@ -195,9 +195,15 @@ def ready(seen: Seen, path: str) -> Page:
     for chart in (".safeswap-map", ".safeswap-plot"):
         if page.locator(chart).count():
             page.wait_for_selector(f"{chart}[data-ready]", timeout=PATIENCE)
-    page.evaluate("scrollTo(0, document.body.scrollHeight)")  # what is drawn when it comes into view
-    page.wait_for_timeout(200)
-    page.evaluate("scrollTo(0, 0)")
+    page.evaluate(  # what is drawn when it comes into view
+        """async () => {
+            for (let place = 0; place < document.body.scrollHeight; place += innerHeight / 2) {
+                scrollTo(0, place);
+                await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+            }
+            scrollTo(0, 0);
+        }"""
+    )
     page.wait_for_load_state("networkidle")
     page.wait_for_timeout(300)
     return page

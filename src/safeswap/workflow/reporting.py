@@ -337,8 +337,8 @@ def with_limits(
 def compare_with_limits(
     figures: Sequence[Figure], requirements: Sequence[Requirement]
 ) -> tuple[list[Figure], list[str]]:
-    """Return figures that were measured before with what is required of them, and in words what does not hold."""
-    found, unmet = list(figures), []
+    """Return figures that were measured before with what is required of them now, and in words what does not hold."""
+    found, unmet = [each.model_copy(update={"limit": "", "ok": None}) for each in figures], []
     for rule in requirements:
         place = next((i for i, figure in enumerate(found) if _is_about(figure, rule)), None)
         value = None if place is None else found[place].after

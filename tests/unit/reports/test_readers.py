@@ -394,3 +394,6 @@ def test_requirements_are_compared_with_what_was_measured():
         "Required is b: entropy_change <= 0.3, found -0.4.",
         "Required is a: k_anonymity <= 0, which was not measured.",
     ]
+    # Limits of the day on which it was measured are no obstacle: those of today count.
+    assert compare_with_limits(found, [Requirement.parse(*each) for each in texts]) == (found, unmet)
+    assert compare_with_limits(found, []) == (figures, [])

@@ -12,7 +12,8 @@ function plain(text) {
 }
 
 function axis(title, colours, range) {
-  return { title: { text: plain(title), standoff: 12 }, gridcolor: colours.line, linecolor: colours.muted, zeroline: false, showline: true,
+  // On a phone the longest title takes two lines.
+  return { title: { text: innerWidth < 600 ? plain(title).replace(" in the ", "<br>in the ") : plain(title), standoff: 12 }, gridcolor: colours.line, linecolor: colours.muted, zeroline: false, showline: true,
     ticks: "outside", tickcolor: colours.muted, ticklabeloverflow: "allow", range };
 }
 

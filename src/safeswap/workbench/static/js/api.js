@@ -73,12 +73,13 @@ async function send(method, path, { body, etag, stream, once = false, signal }) 
 const LONG = 2000, CANCELLED = "cancelled", questions = new Set();
 export const isCancelled = (error) => error instanceof Refused && error.code === CANCELLED;
 
-async function question(method, path, options) {
-  const control = new AbortController(), long = setTimeout(offerCancel, LONG);
-  questions.add(control);
-  try { return (await call(method, path, { ...options, signal: control.signal })).value; } finally {
+async function question(method, path, options, latest = false) {
+  if (latest) for (const each of questions) if (each.path === path) each.control.abort();
+  const own = { path, control: new AbortController() }, long = setTimeout(offerCancel, LONG);
+  questions.add(own);
+  try { return (await call(method, path, { ...options, signal: own.control.signal })).value; } finally {
     clearTimeout(long);
-    questions.delete(control);
+    questions.delete(own);
     if (!questions.size) byId("asking")?.remove();
   }
 }
@@ -87,7 +88,7 @@ function offerCancel() {
   if (byId("asking")) return;
   let before = null;
   const cancel = el("button", { type: "button", on: { focus: (event) => { before = event.relatedTarget; }, click: () => {
-    for (const each of questions) each.abort();
+    for (const each of questions) each.control.abort();
     before?.focus();
   } } }, "Cancel");
   // Behind a dialog nothing can be clicked.
@@ -96,6 +97,8 @@ function offerCancel() {
 
 export const get = (path) => question("GET", path, {});
 export const ask = (path, body) => question("POST", path, { body });
+// Asked again with every change of a form: the answer to an earlier one is not wanted any more.
+export const askLatest = (path, body) => question("POST", path, { body }, true);
 export const post = async (path, body, options = {}) => (await call("POST", path, { body: body ?? {}, ...options })).value;
 
 // Fetch all pages of a list.

@@ -70,14 +70,14 @@ function list(earlier) {
 function show(found) {
   const { attacks, skipped = [] } = found.summary, allowed = (each) => each.allowed ?? null, above = (each) => each.is_above === true;
   const tried = attacks.filter((each) => each.success !== undefined).toSorted((a, b) => Number(above(b)) - Number(above(a)) || b.advantage - a.advantage);
-  const worst = tried.filter(above);
+  const worst = tried.filter(above), best = tried.find((each) => each.interval[0] > 0);
   byId("found").hidden = false;
-  byId("sentence").className = worst.length ? "warning" : "good";
+  byId("sentence").className = worst.length || best ? "warning" : "good";
   const scenario = found.spec.scenario?.name;
-  fill(byId("sentence"), worst.length ? `${several(worst.length, "attack finds", "attacks find")} out more than the policy allows: ${worst.map((each) => words(each.attack)).join(", ")}.` : `${several(tried.length, "attack")} tried; none above a limit of the policy.`,
+  fill(byId("sentence"), worst.length ? `${several(worst.length, "attack finds", "attacks find")} out more than the policy allows: ${worst.map((each) => words(each.attack)).join(", ")}.` : `${several(tried.length, "attack")} tried; none above a limit of the policy.${best ? ` Best: ${words(best.attack)}, ${percent(best.advantage)} above guessing.` : ""}`,
     scenario ? [" Scenario ", name(scenario), "."] : " No scenario: attacks that need keys were left out.");
   fill(byId("drawn"), dumbbells(tried.map((each) => ({ title: words(each.attack), before: each.baseline, after: each.success, flagged: above(each),
-    note: `advantage ${percent(each.advantage)} (${percent(each.interval[0])} to ${percent(each.interval[1])})${allowed(each) === null ? "" : `, allowed ${percent(allowed(each))}`}; ${count(each.trials)} guesses${each.note ? `; ${each.note}` : ""}` })),
+    note: `${each.advantage < 0 ? "no better than guessing" : `advantage ${percent(each.advantage)} (${percent(Math.max(0, each.interval[0]))} to ${percent(each.interval[1])})`}${allowed(each) === null ? "" : `, allowed ${percent(allowed(each))}`}; ${count(each.trials)} guesses${each.note ? `; ${each.note}` : ""}` })),
   { format: percent, words: ["Baseline", "Success"], title: "Attack", label: "Attacks: how often a guess without the release is right, and with it" }),
   el("dl", { class: "notes" }, tried.filter((each) => each.sentence).flatMap((each) => [el("dt", {}, words(each.attack)), el("dd", {}, name(each.sentence))])));
   const left = [...skipped, ...attacks.filter((each) => each.success === undefined)];

@@ -53,13 +53,15 @@ function drawTable({ attributes, cells, tolerance, is_sampled: isSampled }, desc
     const place = (level) => (known.includes(level) ? known.indexOf(level) : known.length);
     return (a, b) => place(a) - place(b) || a.localeCompare(b);
   });
+  const labels = attributes.map((attribute) => new Map(described.find((each) => each.name === attribute)?.levels?.map(({ level, label }) => [level, label || level])));
+  const title = (level, i) => labels[i].get(level) ?? level;
   const levels = attributes.map((_, i) => [...new Set(cells.map((cell) => cell.levels[i]))].sort(orders[i]));
   const open = cells.filter((cell) => cell.changed !== null), changed = open.filter((cell) => cell.changed).length;
   const line = el("p", { class: "note" }, `${count(changed)} of ${several(open.length, "cell")} shown changed. Of two counts, the first is the original; `
     + `“·” is a count below ${tolerance}, or one from which such a count could be derived.${isSampled ? " Counted on a random sample of the records: the figures are approximate." : ""}`);
-  if (attributes.length === 1) return [line, drawLevels(attributes[0], levels[0], cells)];
-  if (view === "heat") return [line, ...drawHeat(attributes, levels, cells)];
-  return [line, attributes.length === 2 && levels[1].length <= WIDEST ? drawCrossTable(attributes, levels, cells) : drawList(attributes, cells)];
+  if (attributes.length === 1) return [line, drawLevels(attributes[0], levels[0], cells, title)];
+  if (view === "heat") return [line, ...drawHeat(attributes, levels, cells, title)];
+  return [line, attributes.length === 2 && levels[1].length <= WIDEST ? drawCrossTable(attributes, levels, cells, title) : drawList(attributes, cells, title)];
 }
 
 const format = (value) => (value === null ? "·" : count(value));
@@ -73,15 +75,15 @@ function drawCell(cell) {
 }
 
 // One attribute: each level before and after.
-function drawLevels(attribute, levels, cells) {
+function drawLevels(attribute, levels, cells, title) {
   const at = new Map(cells.map((cell) => [cell.levels[0], cell])), known = (cell, side) => (cell.changed === null ? null : cell[side]);
-  return dumbbells(levels.map((level) => { const cell = at.get(level); return { title: level, before: known(cell, "before"), after: known(cell, "after") }; }),
+  return dumbbells(levels.map((level) => { const cell = at.get(level); return { title: title(level, 0), before: known(cell, "before"), after: known(cell, "after") }; }),
     { format, title: attribute, label: `${attribute}, before and after` });
 }
 
 // Two attributes: the change of each cell in standard deviations of a count, (after − before) / √before. Only counts that
 // are shown are coloured.
-function drawHeat(attributes, levels, cells) {
+function drawHeat(attributes, levels, cells, title) {
   const at = new Map(cells.map((cell) => [JSON.stringify(cell.levels), cell]));
   const residual = (cell) => (!cell || cell.changed === null || cell.before === null || cell.after === null ? null : (cell.after - cell.before) / Math.sqrt(Math.max(cell.before, 1)));
   const largest = Math.max(1, ...cells.map((cell) => Math.abs(residual(cell) ?? 0)));
@@ -94,8 +96,8 @@ function drawHeat(attributes, levels, cells) {
   };
   return [el("p", { class: "note" }, "Change in standard deviations of a count, (after − before) / √before: blue cells lost records, brown ones gained."),
     el("table", { class: "heat", "aria-label": `${attributes.join(" by ")}: change of each cell` },
-      el("thead", {}, el("tr", {}, el("th", { scope: "col" }, name(`${attributes[0]} \\ ${attributes[1]}`)), levels[1].map((level) => el("th", { scope: "col", class: "n" }, name(level))))),
-      el("tbody", {}, levels[0].map((row) => el("tr", {}, el("th", { scope: "row" }, name(row)), levels[1].map((column) => drawn(at.get(JSON.stringify([row, column]))))))))];
+      el("thead", {}, el("tr", {}, el("th", { scope: "col" }, name(`${attributes[0]} \\ ${attributes[1]}`)), levels[1].map((level) => el("th", { scope: "col", class: "n" }, name(title(level, 1)))))),
+      el("tbody", {}, levels[0].map((row) => el("tr", {}, el("th", { scope: "row" }, name(title(row, 0))), levels[1].map((column) => drawn(at.get(JSON.stringify([row, column]))))))))];
 }
 
 // Black or white text, whichever has more contrast with the colour: at least 4.5 to 1 on any.
@@ -109,15 +111,15 @@ function colour(cell, value, largest) {
   cell.style.color = 1.05 / (light + 0.05) > (light + 0.05) / 0.05 ? "#ffffff" : "#000000";
 }
 
-function drawCrossTable(attributes, levels, cells) {
+function drawCrossTable(attributes, levels, cells, title) {
   const at = new Map(cells.map((cell) => [JSON.stringify(cell.levels), cell]));
   return el("table", { "aria-label": `${attributes.join(" by ")}, before and after` },
-    el("thead", {}, el("tr", {}, el("th", { scope: "col" }, name(`${attributes[0]} \\ ${attributes[1]}`)), levels[1].map((level) => el("th", { scope: "col", class: "n" }, name(level))))),
-    el("tbody", {}, levels[0].map((row) => el("tr", {}, el("th", { scope: "row" }, name(row)), levels[1].map((column) => drawCell(at.get(JSON.stringify([row, column]))))))));
+    el("thead", {}, el("tr", {}, el("th", { scope: "col" }, name(`${attributes[0]} \\ ${attributes[1]}`)), levels[1].map((level) => el("th", { scope: "col", class: "n" }, name(title(level, 1)))))),
+    el("tbody", {}, levels[0].map((row) => el("tr", {}, el("th", { scope: "row" }, name(title(row, 0))), levels[1].map((column) => drawCell(at.get(JSON.stringify([row, column]))))))));
 }
 
-function drawList(attributes, cells) {
+function drawList(attributes, cells, title) {
   return el("table", { "aria-label": `${attributes.join(" by ")}, before and after` }, el("thead", {}, el("tr", {}, attributes.map((each) => el("th", { scope: "col" }, name(each))), ["Before", "After"].map((word) => el("th", { scope: "col", class: "n" }, word)))),
-    el("tbody", {}, cells.slice(0, 500).map((cell) => el("tr", {}, cell.levels.map((level) => el("td", {}, name(level))),
+    el("tbody", {}, cells.slice(0, 500).map((cell) => el("tr", {}, cell.levels.map((level, i) => el("td", {}, name(title(level, i)))),
       el("td", { class: "n" }, format(cell.before)), el("td", { class: cell.changed ? "n changed" : "n" }, format(cell.after))))));
 }

@@ -1,6 +1,6 @@
 // Who lives together and where, and what swapping whole households would do.
 
-import { ask, get, guarded, Refused } from "./api.js";
+import { askLatest, get, guarded, Refused } from "./api.js";
 import { bars } from "./bars.js";
 import { categorical } from "./before-after.js";
 import { byId, count, el, fill, name, several, share } from "./dom.js";
@@ -73,13 +73,14 @@ async function plan(refresh) {
   state.spec = { method: "household_swap", risk_variables: ticked("risk-variables"), k: Number(form.k.value), rate: Number(form.rate.value) / 100, ...(similar.length ? { similar: [similar] } : {}) };
   byId("plan").setAttribute("aria-busy", "true");
   try {
-    const found = await ask(at("/plan"), { spec: state.spec }), risky = found.details.at_risk ?? {};
+    const found = await askLatest(at("/plan"), { spec: state.spec }), risky = found.details.at_risk ?? {};
     if (own !== state.asked) return;
+    const more = found.relaxations.filter((each) => each.feasible > found.feasible);
     byId("plan").className = found.is_feasible ? "good" : "warning";
     fill(byId("plan"), name(found.sentence), ".");
     fill(byId("levels"), el("table", { class: "fit", "aria-label": "Households that must move, by level" }, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Rare at the level of"), el("th", { scope: "col", class: "n" }, "Households"), el("th", { scope: "col", class: "n" }, "Share"))),
       el("tbody", {}, Object.entries(risky).map(([level, number]) => el("tr", {}, el("th", { scope: "row" }, name(level)), el("td", { class: "n" }, count(number)), el("td", { class: "n" }, share(number / found.details.households)))))),
-    found.relaxations.length ? el("p", { class: "note" }, "More could move: ", name(found.relaxations.map((each) => `${CHANGES[each.change] ?? each.change} (${count(each.feasible)})`).join("; ")), ".") : null);
+    more.length ? el("p", { class: "note" }, "More could move: ", name(more.map((each) => `${CHANGES[each.change] ?? each.change} (${count(each.feasible)})`).join("; ")), ".") : null);
     byId("mask").disabled = false;
   } catch (error) {
     if (!(error instanceof Refused)) throw error;

@@ -1,7 +1,7 @@
 // Step 4: many candidates on a map of risk and distortion, and the choice of one.
 
 import { acceptance } from "./accepted.js";
-import { all, ask, get, guarded, isCancelled, post, showProblem } from "./api.js";
+import { all, askLatest, get, guarded, isCancelled, post, showProblem } from "./api.js";
 import { beforeAfter } from "./before-after.js";
 import { cacheCompiled, drawable, painted, payloadOf } from "./chart.js";
 import { compare, compareAny } from "./compare.js";
@@ -179,7 +179,7 @@ function choosing(first, objective) {
   const choose = async () => {
     const own = ++asked, names = measureNames(), [up, across] = state.view.axes(), wanted = now();
     try {
-      const choice = await ask(at(`/studies/${state.study.id}/choice`), { objective: wanted, risk: names[up], distortion: names[across] });
+      const choice = await askLatest(at(`/studies/${state.study.id}/choice`), { objective: wanted, risk: names[up], distortion: names[across] });
       if (own !== asked) return;
       await chosen(choice, wanted);
       answered = setting();

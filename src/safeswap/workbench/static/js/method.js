@@ -1,7 +1,7 @@
 // Step 3: the pipeline and the form of its next step. A swap has roles with live feasibility, a recode the levels of an
 // attribute, any other step a form from its schema.
 
-import { all, ask, get, guarded, Refused } from "./api.js";
+import { all, askLatest, get, guarded, Refused } from "./api.js";
 import { byId, el, figure, fill, name, when } from "./dom.js";
 import { schemaForm } from "./forms.js";
 import { underWay } from "./jobs.js";
@@ -35,6 +35,7 @@ begin(async ({ project, may }) => {
   state.methods = new Map(methods.map((method) => [method.name, method]));
   prepareRecodes(state.methods.get("recode").spec_schema);
   fillMethods();
+  state.titles = new Map(measures.map((measure) => [measure.name, measure.title]));
   fill(byId("measures"), measures.map((measure) => el("label", { title: `${measure.axis}. ${measure.sources.join("; ")}` },
     el("input", { type: "checkbox", value: measure.name, checked: measure.default_for.includes("categories"), defaultChecked: measure.default_for.includes("categories") }), " ", name(measure.title))));
   byId("method-form").hidden = byId("measured").hidden = !state.mayWork;
@@ -238,7 +239,7 @@ async function plan() {
   if (missing.length) { show(line, lacks(missing), !form.isFaulty(), []); return; }
   if (isSwap && !wanted.swap) { show(line, "Give at least one attribute the role Swap.", true, []); return; }
   try {
-    const found = await ask(at("/plan"), { spec: wanted, ...(steps().length ? { after_steps: state.editing ?? steps().length } : {}) });
+    const found = await askLatest(at("/plan"), { spec: wanted, ...(steps().length ? { after_steps: state.editing ?? steps().length } : {}) });
     if (own !== asked) return;
     show(line, found.sentence + ".", found.is_feasible, found.relaxations);
   } catch (error) {
@@ -271,6 +272,6 @@ async function earlier() {
   const found = current(await all(at("/maskings"), 200), state.project);
   byId("earlier").hidden = !found.length;
   fill(byId("maskings"), found.map((each) => el("tr", {}, el("td", {}, name(specText(each.spec.spec))), el("td", {}, `${when(each.created_at)} `, name(each.created_by)),
-    el("td", { class: "note" }, each.summary.scores.slice(0, 4).map((score) => el("span", { class: "block" }, `${score.measure.split(":")[0].replaceAll("_", " ")} ${figure(score.value)}`))),
+    el("td", { class: "note" }, each.summary.scores.slice(0, 4).map((score) => el("span", { class: "block" }, `${state.titles.get(score.measure.split(":")[0]) ?? score.measure} ${figure(score.value)}`))),
     el("td", {}, links(each.id), " ", state.mayWork ? undoButton(each.id) : null))));
 }

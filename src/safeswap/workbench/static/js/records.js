@@ -89,6 +89,7 @@ function list(plots) {
 async function show(plot, payload) {
   state.plot = plot;
   fill(byId("plot-title"), name(plot.spec.keys.length ? `Keys: ${plot.spec.keys.join(", ")}` : `Scenario: ${plot.spec.scenario?.name ?? ""}`));
+  byId("sentence").className = plot.summary.unsafe_share > 0 ? "warning" : "good";
   fill(byId("sentence"), name(plot.summary.sentence));
   fill(byId("plot-line"), "Of ", el("a", { href: `/projects/${projectId}/results/${plot.spec.masking}` }, name(maskingText(plot.spec.masking))), ". ",
     el("a", { href: resultAt(`/confidentiality/${plot.id}/plot.html`), target: "_blank", rel: "noopener" }, "Open as a separate page"), ".");

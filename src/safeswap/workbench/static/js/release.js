@@ -84,15 +84,15 @@ async function open(release) {
     el("span", { class: "unseen" }, check.ok ? "Passed: " : "Failed: "), name(check.sentence))));
   const facts = await factsOf(release);
   // What speaks against it comes first.
-  fill(byId("remarks"), [...new Set([...facts?.flags ?? [], ...facts?.decision.obstacles ?? [], ...release.remarks])].map((text) => el("p", { class: "warning" }, name(text))));
+  fill(byId("remarks"), [...new Set([...facts?.flags ?? [], ...facts?.decision.obstacles ?? [], ...release.remarks])].map((text) => el("p", { class: "warning" }, name(sentence(text)))));
   byId("figures-box").hidden = !facts?.figures.length;
   fill(byId("figures"), (facts?.figures ?? []).map((each) => el("tr", { class: each.ok === false ? "warning" : "", title: each.sentence }, el("td", {}, name(each.title)), el("td", {}, name(each.scenario || "–")),
     el("td", { class: "n" }, figure(each.before)), el("td", { class: "n" }, figure(each.after)), el("td", {}, each.limit ? `${each.limit} ${each.ok ? "✓" : "✗"}` : "–"))));
   const share = (value) => (value === null || value === undefined ? "–" : `${(100 * value).toFixed(1)}%`);
   byId("attacks-box").hidden = !release.attacks.length;
   fill(byId("policy-line"), release.policy ? ["Policy: ", name(release.policy), ". "] : "", worst(release.attacks));
-  fill(byId("attacks"), release.attacks.map((each) => el("tr", { class: each.is_above ? "warning" : "" }, el("td", { title: each.note }, name(each.attack)), el("td", { class: "n" }, share(each.success)),
-    el("td", { class: "n" }, share(each.baseline)), el("td", { class: "n", title: each.interval ? `95%: ${share(each.interval[0])} to ${share(each.interval[1])}` : "" }, share(each.advantage)), el("td", { class: "n" }, share(each.allowed)))));
+  fill(byId("attacks"), release.attacks.map((each) => el("tr", { class: each.is_above ? "warning" : "" }, el("td", { title: each.note }, name(each.attack.replaceAll("_", " "))), el("td", { class: "n" }, share(each.success)),
+    el("td", { class: "n" }, share(each.baseline)), el("td", { class: "n", title: each.interval ? `95%: ${share(each.interval[0])} to ${share(each.interval[1])}` : "" }, each.advantage < 0 ? "none" : share(each.advantage)), el("td", { class: "n" }, share(each.allowed)))));
   fill(byId("differencing"), release.ledger ? [el("h3", {}, "Released before?"), el("p", { class: release.needs_reason ? "warning" : "note" }, release.ledger),
     ...release.differencing.map((each) => el("p", { class: each.alarm ? "warning" : "note" }, name(each.sentence)))] : null);
   fill(byId("files"), release.files.map((file) => el("tr", {}, el("td", {}, name(file.name)), el("td", { class: "n" }, count(file.size)), el("td", { class: "mono", title: file.sha256 }, `${file.sha256.slice(0, 16)}…`))));
@@ -119,6 +119,8 @@ async function open(release) {
   // Another person may have decided meanwhile; if not, leave the list and the focus in it alone.
   if (state.listed.get(release.id) !== release.state) await list();
 }
+
+const sentence = (text) => text[0].toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
 
 // The attack that comes nearest to its limit, in words.
 function worst(attacks) {

@@ -39,9 +39,12 @@ function totals(summary) {
   return lines.map(([title, value, meaning]) => el("tr", { title: meaning }, el("th", { scope: "row" }, title), el("td", { class: "n" }, count(value))));
 }
 
+// "n-rule" begins with a symbol.
+const titled = (text) => (text[1] === "-" ? text : text[0].toUpperCase() + text.slice(1));
+
 function drawScore(score, measures) {
   const measure = measures.find((each) => each.name === score.measure.split(":")[0]);
-  return el("article", { class: "score" }, el("h3", {}, name(measure?.title ?? score.measure), " ", el("span", { class: "note" }, score.axis),
+  return el("article", { class: "score" }, el("h3", {}, name(titled(measure?.title ?? score.measure)), " ", el("span", { class: "note" }, score.axis),
     el("strong", { class: "value", data: { measure: score.measure, value: score.value } }, figure(score.value))), el("p", {}, name(score.sentence)),
     score.scenario ? el("p", { class: "note", data: { scenario: score.scenario } }, "Scenario ", name(score.scenario), score.before === null || score.before === undefined ? "" : `: ${figure(score.before)} before, ${figure(score.value)} after`) : null, detail(score));
 }

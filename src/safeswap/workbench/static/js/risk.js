@@ -1,7 +1,7 @@
 // Step 2: the risk from several sides, in the file and after the pipeline. Each side has a sentence, a small chart and an
 // action that leads to the pipeline with a step filled in.
 
-import { ask, get, guarded, isCancelled, post, Refused, showProblem } from "./api.js";
+import { ask, askLatest, get, guarded, isCancelled, post, Refused, showProblem } from "./api.js";
 import { pairs } from "./bars.js";
 import { byId, count, el, fill, name, say, several, share } from "./dom.js";
 import { follow } from "./jobs.js";
@@ -107,7 +107,7 @@ const look = guarded(async () => {
   if (view === "attacks") { await showAttacks(own); return; }
   byId("panel").setAttribute("aria-busy", "true");
   try {
-    const found = await ask(at(view === "combinations" ? "/risky" : `/risk-views/${view}`), question());
+    const found = await askLatest(at(view === "combinations" ? "/risky" : `/risk-views/${view}`), question());
     if (own !== asked) return;
     const draw = () => (view === "combinations" ? showCombinations : showView)(found);
     draw();

@@ -1,6 +1,6 @@
 // The form of a study, with the number of candidates updated as it is filled in.
 
-import { ask, get, Refused } from "./api.js";
+import { askLatest, get, Refused } from "./api.js";
 import { categorical } from "./before-after.js";
 import { byId, count, el, fill, name, several } from "./dom.js";
 import { specText } from "./masking.js";
@@ -84,7 +84,7 @@ function counter(spec) {
     waiting = setTimeout(async () => {
       const own = ++asked;
       try {
-        const wanted = spec(), { candidates } = await ask(at("/study-size"), { spec: wanted });
+        const wanted = spec(), { candidates } = await askLatest(at("/study-size"), { spec: wanted });
         if (own !== asked) return;
         output.className = "note";
         output.textContent = candidates ? `${several(candidates, "candidate")}${wanted.replicates > 1 ? `: ${several(candidates / wanted.replicates, "specification")}, ${count(wanted.replicates)} draws each` : ""}`

@@ -1,6 +1,6 @@
 // Tables for publication: check them as they are put together, and make them safe.
 
-import { all, ask, get, guarded, post, Refused } from "./api.js";
+import { all, askLatest, get, guarded, post, Refused } from "./api.js";
 import { categorical } from "./before-after.js";
 import { byId, count, el, fill, name, several, when } from "./dom.js";
 import { follow, underWay } from "./jobs.js";
@@ -63,7 +63,7 @@ const check = guarded(async () => {
   byId("check-scroll").hidden = true;
   if (!state.tables.length) { line.className = ""; line.textContent = "Add a table: tick its attributes."; return; }
   let found;
-  try { found = await ask(at("/table-checks"), { tables: state.tables, tolerance: Number(byId("tolerance").value) }); } catch (error) {
+  try { found = await askLatest(at("/table-checks"), { tables: state.tables, tolerance: Number(byId("tolerance").value) }); } catch (error) {
     if (own !== latest) return;
     line.className = "warning";
     line.textContent = error instanceof Refused ? error.text : "The tables could not be checked.";
