@@ -25,7 +25,7 @@ from safeswap.arrays.names import Names
 from safeswap.arrays.types import Flags, Int64s
 from safeswap.errors import InfeasibleError, SafeswapError, SpecError
 from safeswap.model.audit import Audit, Exchange, Replacement
-from safeswap.model.columns import aligned_columns, flag_changes, number_cells
+from safeswap.model.columns import aligned_columns, flag_changes, missing_codes, number_cells
 from safeswap.model.effect import Blanked, Coarsened, Dropped, Effect, Permuted, Replaced
 from safeswap.model.evidence import Evidence
 from safeswap.model.households import (
@@ -319,9 +319,18 @@ class Task:
             first = {"records": [int(self.homes.first[row - 1]) + 1 for row in rows]} if at and rows else {}
             told = {**error.fields, **first, "households": len(self.homes)}
             text = _name_households(error.message)
+            if isinstance(rows, dict):  # by attribute: members' attributes had the gaps of all that were looked at
+                told["records"] = counts = {name: count for name in rows if (count := self._count_gaps(name))}
+                listed = ", ".join(f"{name} ({plural(count, 'household')})" for name, count in counts.items())
+                text = f"there are missing values in {listed}"
             if first:  # positions in the message are those of the file of households
                 text = text.partition(", the first in ")[0] + f", the first in record {first['records'][0]:,}"
             raise type(error)(text, code=error.code, hint=error.hint, **told) from None
+
+    def _count_gaps(self, name: str) -> int:
+        """Count the households in which a member has no value of an attribute."""
+        gaps = missing_codes(self.data, name)[self.data.coded(name).codes]
+        return len(np.unique(self.homes.of_record[gaps & (self.homes.of_record < len(self.homes))]))
 
     def expand(self, masked: Masked, *, key: Key) -> Masked:
         """Return the masking of the file of households as one of the person file."""

@@ -458,3 +458,18 @@ def test_persons_whom_no_household_file_describes_neither_give_nor_get_household
     assert masked.audit.facts["households_changed"] > 0
     assert broken(masked) == []
     assert masked.undo().table.equals(data.table)
+
+
+def test_gaps_are_counted_by_attribute_in_households() -> None:
+    sex = DATA.table["sex"].combine_chunks()
+    gone = np.isin(DATA.table["ref"].to_numpy(), DATA.table["ref"].to_numpy()[[0, 50]])
+    data = Microdata(
+        DATA.table.set_column(DATA.attributes.index("sex"), "sex", sex.take(pa.array(np.arange(len(sex)), mask=gone))),
+        DATA.schema,
+    )
+    spec = {"method": "edit_targeted", "keys": ["sex", "edu"], "geography": ["region", "county"]}
+    with pytest.raises(InputError) as caught:
+        ss.mask(data, spec, key=KEY)
+    assert (caught.value.code, caught.value.fields["records"]) == ("missing-keys", {"sex": 2})
+    assert "sex (2 households)" in caught.value.message
+    assert "edu" not in caught.value.message

@@ -249,6 +249,8 @@ def test_areas_that_do_not_nest_are_refused() -> None:
         ss.mask(changed(data, "level0", 0, other), SPEC, key=KEY)
     assert caught.value.code == "geography-not-nested"
     assert caught.value.fields["areas"] == 1
+    first = data.table["level1"].to_pylist().index(data.table["level1"][0].as_py(), 1)  # the first not in its area
+    assert caught.value.fields["records"][0] == first + 1
 
 
 def test_profiles_that_do_not_nest_are_refused() -> None:

@@ -21,6 +21,10 @@ def test_levels_that_nest_pass_and_others_are_refused_with_a_count() -> None:
         check_nesting(data, ("PLACE", "REGION"))
     assert caught.value.code == "geography-not-nested"
     assert caught.value.fields["areas"] == 4
+    first: dict[str, str] = {}
+    pairs = zip(data.table["REGION"].to_pylist(), data.table["PLACE"].to_pylist(), strict=True)
+    others = [row for row, (region, place) in enumerate(pairs, start=1) if first.setdefault(region, place) != place]
+    assert caught.value.fields["records"] == others[:5]
 
 
 def test_an_unknown_area_lies_nowhere() -> None:

@@ -20,7 +20,7 @@ from safeswap.methods.exchange import require_categorical
 from safeswap.methods.household_swap.spec import HouseholdSwapSpec
 from safeswap.methods.household_swap.swapping import Population, Risk
 from safeswap.model.columns import missing_codes, to_numbers
-from safeswap.model.geography import not_nested_error
+from safeswap.model.geography import find_straddling, not_nested_error
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Schema, level_texts
@@ -199,7 +199,8 @@ def _packed_paths(
 
 def _straddling(data: Microdata, coarse: str, fine: str) -> SpecError:
     inner, outer = data.coded(fine), data.coded(coarse)
-    return not_nested_error(coarse, fine, count_straddling(inner.codes, outer.codes, len(inner.levels)))
+    compared = inner.codes, outer.codes, len(inner.levels)
+    return not_nested_error(coarse, fine, count_straddling(*compared), find_straddling(*compared))
 
 
 def _place_households(
