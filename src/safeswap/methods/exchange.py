@@ -11,9 +11,11 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import pyarrow as pa
 
-from safeswap.arrays import cells
+from safeswap.arrays import cells, sparse
+from safeswap.arrays.compiled import is_worth_compiling
 from safeswap.arrays.names import Names
-from safeswap.arrays.types import Codes, Rows
+from safeswap.arrays.threads import run_all, split_runs
+from safeswap.arrays.types import Codes, Flags, Rows
 from safeswap.engines.base import Constraint, Drawn, Need, Records
 from safeswap.engines.memory import MemoryRecords
 from safeswap.errors import InputError, SpecError
@@ -23,7 +25,7 @@ from safeswap.model.effect import Effect, Permuted
 from safeswap.model.invariant import Invariant
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
-from safeswap.model.microdata import Microdata
+from safeswap.model.microdata import Microdata, code_column, take_rows
 from safeswap.model.plan import Plan
 from safeswap.model.schema import Kind, Schema, refuse_date
 from safeswap.model.spec import MaskSpec
@@ -143,10 +145,44 @@ def count_compensating(before: Microdata, after: Microdata, exchanges: tuple[Exc
         rows = np.unique(np.concatenate([exchange.pairs.ravel() for exchange in exchanges]))
     swapped = tuple(dict.fromkeys(name for exchange in exchanges for name in exchange.attributes))
     others = tuple(name for name in before.schema.categorical if name not in swapped)
-    rest, rest_size = _pack_cells(before, others, rows)
+    # A record that is like no other in the rest leaves one cell and enters another: nobody compensates for it.
+    alike, rest, rest_size = _pack_alike(before, others, rows)
+    rows = rows[alike]
     was, now, size = _pack_both(before, after, swapped, rows)
     joint = cells.count_cells_jointly([rest, was], [rest, now], [rest_size, size])
     return int(np.count_nonzero(was != now)) - joint.net_change
+
+
+def _pack_alike(data: Microdata, names: Names, rows: Rows) -> tuple[Flags, Codes, int]:
+    """Flag the rows that agree with another in all these attributes, and a few that do not; pack their cells."""
+    labels: dict[str, tuple[Codes, int | None]] = {}
+
+    def look_up(name: str) -> None:
+        column = data.table.column(name)
+        if data.cached_codes(name) is None and pa.types.is_integer(column.type) and not column.null_count:
+            labels[name] = take_rows(column, rows).to_numpy(), None  # few of them need codes
+        else:
+            labels[name] = data.codes_at(name, rows)
+
+    run_all(look_up, names, len(split_runs(len(rows))))
+    alike = np.ones(len(rows), dtype=np.bool_)
+    if is_worth_compiling(len(rows) * len(names)):
+        mixed = np.zeros(len(rows), dtype=np.uint64)
+        for name in names:
+            mixed *= np.uint64(sparse.MULTIPLIER)
+            mixed += labels[name][0].astype(np.uint64, copy=False)
+        alike = sparse.flag_repeated(mixed)
+    if not names:
+        return alike, np.zeros(len(rows), dtype=np.uint8), 1
+    columns, sizes = [], []
+    for name in names:
+        codes, size = labels[name][0][alike], labels[name][1]
+        if size is None:
+            coded = code_column(pa.chunked_array([pa.array(codes)]))
+            codes, size = coded.codes, coded.cardinality
+        columns.append(codes)
+        sizes.append(size)
+    return alike, *cells.pack(columns, sizes)
 
 
 def _pack_both(before: Microdata, after: Microdata, names: Names, rows: Rows) -> tuple[Codes, Codes, int]:
@@ -164,13 +200,6 @@ def _pack_both(before: Microdata, after: Microdata, names: Names, rows: Rows) ->
         sizes.append(size)
     packed, size = cells.pack(columns, sizes)
     return packed[: len(rows)], packed[len(rows) :], size
-
-
-def _pack_cells(data: Microdata, names: Names, rows: Rows) -> tuple[Codes, int]:
-    if not names:
-        return np.zeros(len(rows), dtype=np.uint8), 1
-    columns, cardinalities = zip(*(data.codes_at(name, rows) for name in names), strict=True)
-    return cells.pack(columns, cardinalities)
 
 
 @dataclass(frozen=True, eq=False)
