@@ -45,6 +45,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "bench_study": ("3000", "--replicates", "2"),
     "bench_suda": ("5000",),
     "bench_swap": ("20000",),
+    "bench_threads": ("20000",),
     "bench_workbench": ("--records", "2000", "--repeats", "1", "--screens", "map"),
     "compare_versions": (
         *2 * (str(HERE.parent / "src"),),

@@ -235,7 +235,7 @@ def run_all(work: Callable[[T], object], items: Sequence[T], threads: int | None
     Plain threads, not Numba's parallel loops: its default pool breaks when two threads enter it at once, and
     compiling for it takes several times as long. The kernels release the GIL.
     """
-    if len(items) <= 1:
+    if len(items) <= 1 or threads == 1:
         for item in items:
             work(item)
         return

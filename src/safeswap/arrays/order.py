@@ -32,17 +32,19 @@ def draw_prefix(identity: npt.NDArray[np.int64] | Words, key: bytes, share: floa
     (True, True)
     """
     threshold = np.uint64(min(int(share * 2.0**64), 2**64 - 1))
-    rows: list[Rows] = []
-    values: list[Words] = []
-    for start, draws in keyed.draw_chunks(identity, key):
-        found = np.flatnonzero(draws <= threshold)
-        rows.append(found + start)
-        values.append(draws[found])
-    if not rows:
+    runs = split_runs(len(identity)) if len(identity) else []
+    found: dict[int, tuple[Rows, Words]] = {}
+
+    def draw(run: tuple[int, int]) -> None:
+        for start, draws in keyed.draw_chunks(identity[slice(*run)], key):
+            some = np.flatnonzero(draws <= threshold)
+            found[run[0] + start] = some + (run[0] + start), draws[some]
+
+    run_all(draw, runs)
+    if not found:
         return np.zeros(0, dtype=np.int64)
-    return sort_by_draw(
-        np.concatenate(rows), np.concatenate(values), lambda some: keyed.encrypt(as_blocks(identity[some]), key)
-    )
+    rows, values = (np.concatenate([found[start][part] for start in sorted(found)]) for part in (0, 1))
+    return sort_by_draw(rows, values, lambda some: keyed.encrypt(as_blocks(identity[some]), key))
 
 
 def draw_weighted(identity: npt.NDArray[np.int64] | Words, key: bytes, weights: npt.NDArray[np.float64]) -> Rows:
@@ -125,12 +127,31 @@ def sort_by_draw(rows: Rows, values: Words, encrypt: Callable[[Rows], Words]) ->
         ordered: Rows = rows[order]
         met = bool((np.diff(values[order]) == 0).any())
     else:
-        ordered, met = bucket_sort(rows, values)
+        ordered, met = _sort_stretches(rows, values)
     if met:
         # Two 64-bit draws are equal; the whole cipher text, which is unique, breaks the tie. Row numbers must not.
         full = encrypt(rows)
         ordered = rows[np.lexsort((full[:, 1], full[:, 0], values))]
     return ordered
+
+
+def _sort_stretches(rows: Rows, values: Words) -> tuple[Rows, bool]:
+    """Do as :func:`bucket_sort`, with a stretch of the values for each thread."""
+    stretches = len(split_runs(len(rows)))
+    if stretches == 1:
+        return bucket_sort(rows, values)
+    width = values.max() // np.uint64(stretches) + np.uint64(1)
+    stretch = values // width
+    found: dict[int, tuple[Rows, bool]] = {}
+
+    def sort(number: int) -> None:
+        some = np.flatnonzero(stretch == number)
+        if len(some):  # counted from its start, so that buckets are small
+            found[number] = bucket_sort(rows[some], values[some] - np.uint64(number) * width)
+
+    run_all(sort, range(stretches))
+    parts = [found[number] for number in sorted(found)]
+    return np.concatenate([part for part, _ in parts]), any(met for _, met in parts)
 
 
 @njit(cache=True, nogil=True)

@@ -145,6 +145,21 @@ def number_few(codes, numbers, names, first, sizes):  # type: ignore[no-untyped-
 
 
 @njit(cache=True, nogil=True)
+def count_to_two(codes, shift, seen):  # type: ignore[no-untyped-def]
+    """Count the codes in each slot, up to two."""
+    for i in range(codes.size):
+        slot = scramble(codes[i]) >> shift
+        seen[slot] += seen[slot] < 2
+
+
+@njit(cache=True, nogil=True)
+def look_for_two(codes, shift, seen, flags):  # type: ignore[no-untyped-def]
+    """Flag the codes whose slot has more than one."""
+    for i in range(codes.size):
+        flags[i] = seen[scramble(codes[i]) >> shift] > 1
+
+
+@njit(cache=True, nogil=True)
 def insert_codes(names, slots):  # type: ignore[no-untyped-def]
     """Enter distinct codes into an empty table: each slot holds number + 1, or 0."""
     mask = np.uint64(slots.size - 1)
@@ -323,6 +338,20 @@ def tally_among(codes: Codes, skipped: npt.NDArray[np.bool_], wanted: UInt64s) -
     run_all(tally, range(len(runs)))
     total: Int64s = counts.sum(axis=0, dtype=np.int64)
     return total
+
+
+def flag_repeated(codes: UInt64s) -> npt.NDArray[np.bool_]:
+    """Flag the records whose code occurs more than once, and about one in sixteen of the others.
+
+    >>> flag_repeated(np.array([7, 3, 7], dtype=np.uint64)).tolist()
+    [True, False, True]
+    """
+    bits = max(6, (16 * codes.size).bit_length())
+    shift, seen = np.uint64(64 - bits), np.zeros(1 << bits, np.uint8)
+    flags = np.empty(codes.size, np.bool_)
+    count_to_two(codes, shift, seen)
+    run_all(lambda run: look_for_two(codes[slice(*run)], shift, seen, flags[slice(*run)]), split_runs(codes.size))
+    return flags
 
 
 def count_occurrences(codes: Codes) -> Int32s:

@@ -11,9 +11,10 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import pyarrow as pa
 
-from safeswap.arrays import cells
+from safeswap.arrays import cells, sparse
+from safeswap.arrays.compiled import is_worth_compiling, run_all, split_runs
 from safeswap.arrays.names import Names
-from safeswap.arrays.types import Codes, Rows
+from safeswap.arrays.types import Codes, Flags, Rows
 from safeswap.engines.base import Constraint, Drawn, Move, Need, Records
 from safeswap.engines.memory import MemoryRecords
 from safeswap.errors import InputError, SpecError
@@ -23,7 +24,7 @@ from safeswap.model.effect import Effect, Permuted
 from safeswap.model.invariant import Invariant
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
-from safeswap.model.microdata import Microdata
+from safeswap.model.microdata import Microdata, code_column, take_rows
 from safeswap.model.plan import Plan
 from safeswap.model.schema import Kind, Schema, refuse_date
 from safeswap.model.spec import MaskSpec
@@ -139,8 +140,10 @@ def count_compensating(before: Microdata, after: Microdata, exchanges: tuple[Exc
         return 0
     rows = find_rows(exchanges)
     swapped = tuple(dict.fromkeys(name for exchange in exchanges for name in exchange.attributes))
-    others = [name for name in before.schema.categorical if name not in swapped]
-    return count_in_vain(before, after, swapped, rows, [before.codes_at(name, rows) for name in others])
+    others = tuple(name for name in before.schema.categorical if name not in swapped)
+    # A record that is like no other in the rest leaves one cell and enters another: nobody compensates for it.
+    alike, rest, size = _pack_alike(before, others, rows)
+    return count_in_vain(before, after, swapped, rows[alike], [(rest, size)])
 
 
 def find_rows(exchanges: Sequence[Exchange]) -> Rows:
@@ -160,6 +163,38 @@ def count_in_vain(
     rest, rest_size = cells.pack(*zip(*others, strict=True)) if others else (np.zeros(len(rows), dtype=np.uint8), 1)
     was, now, size = _pack_both(before, after, swapped, rows)
     return int(np.count_nonzero(was != now)) - cells.count_net_change([rest, was], [rest, now], [rest_size, size])
+
+
+def _pack_alike(data: Microdata, names: Names, rows: Rows) -> tuple[Flags, Codes, int]:
+    """Flag the rows that agree with another in all these attributes, and a few that do not; pack their cells."""
+    labels: dict[str, tuple[Codes, int | None]] = {}
+
+    def look_up(name: str) -> None:
+        column = data.table.column(name)
+        if data.cached_codes(name) is None and pa.types.is_integer(column.type) and not column.null_count:
+            labels[name] = take_rows(column, rows).to_numpy(), None  # few of them need codes
+        else:
+            labels[name] = data.codes_at(name, rows)
+
+    run_all(look_up, names, len(split_runs(len(rows))))
+    alike = np.ones(len(rows), dtype=np.bool_)
+    if is_worth_compiling(len(rows) * len(names)):
+        mixed = np.zeros(len(rows), dtype=np.uint64)
+        for name in names:
+            mixed *= np.uint64(sparse.MULTIPLIER)
+            mixed += labels[name][0].astype(np.uint64, copy=False)
+        alike = sparse.flag_repeated(mixed)
+    if not names:
+        return alike, np.zeros(len(rows), dtype=np.uint8), 1
+    columns, sizes = [], []
+    for name in names:
+        codes, size = labels[name][0][alike], labels[name][1]
+        if size is None:
+            coded = code_column(pa.chunked_array([pa.array(codes)]))
+            codes, size = coded.codes, coded.cardinality
+        columns.append(codes)
+        sizes.append(size)
+    return alike, *cells.pack(columns, sizes)
 
 
 def _pack_both(before: Microdata, after: Microdata, names: Names, rows: Rows) -> tuple[Codes, Codes, int]:

@@ -46,3 +46,12 @@ def test_classes_by_ranks_are_those_of_the_ranked_columns(levels: int) -> None:
     np.testing.assert_array_equal(found.sizes, np.bincount(inverse.ravel(), weights))
     plain = group_records(columns, [levels - 1] * 2, [levels - 2] * 2, None, tables)
     np.testing.assert_array_equal(plain.sizes, np.bincount(inverse.ravel()))
+
+
+@pytest.mark.parametrize("levels", [1, 300, 40_000, 1 << 60])
+def test_every_repeated_code_is_flagged_and_few_others(levels: int) -> None:
+    codes = np.random.default_rng(levels).integers(0, levels, 20_000).astype(np.uint64)
+    _, place, counts = np.unique(codes, return_inverse=True, return_counts=True)
+    flags, is_repeated = sparse.flag_repeated(codes), counts[place] > 1
+    assert flags[is_repeated].all()
+    assert np.count_nonzero(flags & ~is_repeated) < 20_000 / 10

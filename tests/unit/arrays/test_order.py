@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeswap.arrays import keyed, order
+from safeswap.arrays import keyed, order, threads
 from safeswap.arrays.types import Words
 
 KEY = bytes(range(32))
@@ -51,6 +51,21 @@ def test_the_order_is_that_of_the_draws(records: int) -> None:
 def test_files_of_any_size_are_ordered_alike() -> None:
     identifiers = np.arange(70_000, dtype=np.int64)  # more than one chunk of draws, and enough for buckets
     assert order.draw_prefix(identifiers, KEY, 1.0).tolist() == whole_order(identifiers)
+
+
+@pytest.mark.parametrize("share", [0.3, 1.0])
+@pytest.mark.parametrize("count", [2, 3])
+def test_the_number_of_threads_does_not_change_the_order(
+    monkeypatch: pytest.MonkeyPatch, count: int, share: float
+) -> None:
+    monkeypatch.setattr(threads, "_most_threads", lambda: count)
+    monkeypatch.setattr(threads, "_WORTH_A_THREAD", 1 << 10)
+    monkeypatch.setattr(order, "_WORTH_BUCKETS", 1)
+    monkeypatch.setattr(order, "is_worth_compiling", lambda _: True)
+    identifiers = np.arange(7, 70_007)
+    drawn = keyed.draws(keyed.integer_blocks(identifiers), KEY).tolist()
+    expected = [row for row in whole_order(identifiers) if drawn[row] <= share * 2**64]
+    assert order.draw_prefix(identifiers, KEY, share).tolist() == expected
 
 
 def test_no_records_have_an_empty_order() -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +15,8 @@ from tests.conformance.numeric_strategies import enterprises
 
 from safeswap import datasets, workflow
 from safeswap.errors import InfeasibleError, InputError, SpecError
+from safeswap.methods.numeric import pram
+from safeswap.methods.value_change import record_words
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
@@ -312,3 +317,37 @@ def test_top_and_bottom_coding_without_an_end_is_refused():
     with pytest.raises(SpecError) as caught:
         mask("top_bottom", attributes=["turnover"])
     assert "top_share" in str(caught.value) + caught.value.hint
+
+
+@pytest.mark.parametrize("within", [(), ("size",)])
+@pytest.mark.parametrize("keep", [0.0, 0.37, 1 - 2**-53])
+def test_pram_draws_a_position_in_the_sorted_values_of_the_stratum(keep, within):
+    rng = np.random.default_rng(7)
+    levels = [None if level == 11 else f"level {level:02}" for level in range(12)]
+    table = pa.table(
+        {
+            "x": [levels[place] for place in (rng.random(30_000) ** 3 * 12).astype(int)],
+            "size": [f"size {size}" for size in rng.integers(0, 3, 30_000)],
+        }
+    )
+    data = Microdata(table, Schema(name="drawn", attributes=(Attribute(name="x"), Attribute(name="size"))))
+    after = mask("pram", data, attributes=["x"], within=within, keep=keep).data.table["x"].to_pylist()
+    words = record_words(data, KEY, "pram", "x", replicate=0).tolist()
+    before = table["x"].to_pylist()
+    strata = table["size"].to_pylist() if within else [""] * len(before)
+    known = sorted((stratum, value) for stratum, value in zip(strata, before, strict=True) if value is not None)
+    starts = {stratum: bisect_left(known, (stratum, "")) for stratum in set(strata)}
+    sizes = Counter(stratum for stratum, _ in known)
+    for value, new, stratum, (first, second) in zip(before, after, strata, words, strict=True):
+        is_kept = value is None or Fraction(2 * (first >> 12) + 1, 2**53) < Fraction(keep)
+        drawn = known[starts[stratum] + ((second >> 32) * sizes[stratum] >> 32)][1]
+        assert new == (value if is_kept else drawn)
+
+
+@pytest.mark.parametrize("cells", [1, 40, 20_000])
+def test_cells_are_found_as_by_a_search(cells):
+    rng = np.random.default_rng(cells)
+    ends = np.cumsum(rng.integers(1, 200, cells))
+    positions = rng.integers(0, ends[-1], 50_000)
+    expected = [bisect_right(ends.tolist(), position) for position in positions.tolist()]
+    assert pram._find_cells(ends, positions).tolist() == expected

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.unit.arrays.matching_cases import seven_columns
 from safeswap import datasets
 from safeswap.arrays import keyed, matching
 from safeswap.errors import InfeasibleError, SpecError
+from safeswap.methods import exchange
 from safeswap.methods.swap import Swap
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
@@ -239,6 +241,24 @@ def test_compensating_records_are_counted() -> None:
     assert swap(twins, swap=["x"], pairs=1).audit.compensating == 2
     others = microdata(id=pa.array([1, 2]), x=pa.array(["a", "b"]), y=pa.array(["s", "t"]))
     assert swap(others, swap=["x"], pairs=1).audit.compensating == 0
+
+
+@pytest.mark.parametrize("areas", [3, 50, 5_000])
+def test_compensating_records_are_counted_among_those_alike_in_a_large_file(
+    monkeypatch: pytest.MonkeyPatch, areas: int
+) -> None:
+    monkeypatch.setattr(exchange, "is_worth_compiling", lambda _: True)
+    rng = np.random.default_rng(areas)
+    columns = {
+        "area": pa.array(rng.integers(-areas, areas, 4_000)),  # whole numbers, text and missing values
+        "job": pa.array([None if x == 4 else f"job {x}" for x in rng.integers(0, 5, 4_000)]),
+        "x": pa.array(rng.integers(0, 3, 4_000)),
+    }
+    data = microdata(**columns)
+    masked = swap(data, swap=["x"], rate=0.5)
+    before, after = (list(zip(*d.table.to_pydict().values(), strict=True)) for d in (data, masked.data))
+    moved = sum(was != now for was, now in zip(before, after, strict=True))
+    assert masked.audit.compensating == moved - (Counter(after) - Counter(before)).total()
 
 
 def seven_attributes() -> Microdata:
