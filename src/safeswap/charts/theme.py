@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import io
+import json
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
+
+from safeswap.model.text import plural
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -143,12 +146,29 @@ def measure_title(measure: str) -> str:
 
     >>> measure_title("n_rule:n=5")
     'n-rule (n=5)'
+    >>> measure_title('coefficients:{"models": [{"formula": "x ~ y"}]}')
+    'change of coefficients in standard errors (x ~ y)'
     """
     from safeswap import registry
 
     _, _, parameters = measure.partition(":")
     title = registry.measure(measure).title
-    return shorten(f"{title} ({parameters})" if parameters else title)
+    return shorten(f"{title} ({_tell_parameters(parameters)})" if parameters else title)
+
+
+def _tell_parameters(text: str) -> str:
+    """Return parameters as a reader understands them: models by their formulas, lists of indicators by their number."""
+    if not text.startswith("{"):
+        return text
+    told = []
+    for name, value in json.loads(text).items():
+        if name == "lines":
+            told.append(plural(len(value), "indicator"))
+        elif name == "models":
+            told += [str(model["formula"]) for model in value]
+        else:
+            told.append(f"{name}={'+'.join(map(str, value)) if isinstance(value, list) else value}")
+    return ", ".join(told)
 
 
 def axis_title(measure: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 
 import numpy as np
 
@@ -184,7 +185,7 @@ def members_document(facts: MembersFacts) -> Document:
             Section(
                 title="What was done to the columns",
                 blocks=(
-                    Text(f"Steps, in order: {'; then '.join((*facts.earlier, *facts.steps))}."),
+                    Text(f"Steps, in order: {_join_titles((*facts.earlier, *facts.steps))}."),
                     *_items(facts.sentences, "No release is possible, so there is nothing to tell per column."),
                 ),
             ),
@@ -239,7 +240,7 @@ def _five_safes(facts: Facts) -> tuple[Section, ...]:
             blocks=(
                 Text(limits),
                 *_items(facts.flags, "No red flag is open."),
-                Text(f"Steps: {'; then '.join((*facts.earlier, *(each.title for each in facts.steps))) or 'none'}."),
+                Text(f"Steps: {_join_titles((*facts.earlier, *(each.title for each in facts.steps))) or 'none'}."),
             ),
         ),
         Section(
@@ -581,3 +582,8 @@ def _items(sentences: Iterable[str], otherwise: str) -> tuple[Block, ...]:
     if told:
         return (Items(told),)
     return (Text(otherwise),) if otherwise else ()
+
+
+def _join_titles(titles: Iterable[str]) -> str:
+    """Return the titles of steps in order, repeated ones once."""
+    return "; then ".join(title for title, _ in groupby(titles))

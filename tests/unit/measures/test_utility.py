@@ -356,6 +356,21 @@ def test_a_model_that_cannot_be_fitted_leaves_the_others_standing() -> None:
         Coefficients().score(seen)
 
 
+def test_a_level_without_records_in_the_model_is_left_out() -> None:
+    """Children have no income: their age group is no reason to call the model collinear."""
+    rng = np.random.default_rng(4)
+    group = rng.integers(0, 3, 80)
+    pay = [None if each == 0 else float(each * 10 + rng.normal()) for each in group]
+    kinds = (Attribute(name="g", kind="ordinal", levels=("0", "1", "2")), Attribute(name="pay", kind="numeric"))
+    data = Microdata(pa.table({"g": group.astype(str), "pay": pay}), Schema(attributes=kinds))
+    noisy = data.with_columns({"pay": pa.chunked_array([[None if each is None else each + 0.01 for each in pay]])}, {})
+    score = Coefficients(formula="pay ~ g").score(Comparison(before=data, after=noisy, attributes=("g",)))
+    assert score.detail is not None
+    assert score.detail.column("coefficient").to_pylist() == ["intercept", "g == 2"]
+    means = [np.mean([p for g, p in zip(group, pay, strict=True) if g == each]) for each in (1, 2)]
+    assert score.detail.column("before").to_pylist() == pytest.approx([means[0], means[1] - means[0]])
+
+
 @pytest.mark.parametrize("text", ["", "y", "y ~", "~ x", "y ~ x ~ z", "y ~ x + ", "y ~ x:", "y ~ (x)", "y == ~ x"])
 def test_a_formula_that_cannot_be_read_is_refused(text: str) -> None:
     with pytest.raises(SpecError) as caught:

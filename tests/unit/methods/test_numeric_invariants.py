@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from tests.conformance import numeric_strategies as examples
 
+import safeswap as ss
 from safeswap import registry
 from safeswap.methods.numeric.spec import NoiseSpec, RankSwapSpec, TopBottomSpec
 from safeswap.model.audit import Exchange
@@ -115,3 +116,17 @@ def test_users_are_told_what_concerns_the_columns_they_get():
     sentences = " ".join(p.sentence for p in told if p is not None)
     assert "at least 4 records" in sentences
     assert "turnover" not in sentences
+
+
+@pytest.mark.parametrize(
+    ("stated", "said"),
+    [
+        ({"top_share": 0.1}, "Large values of x are"),
+        ({"bottom": 3.0}, "Small values of x are"),
+        ({"top": 9.0, "bottom_share": 0.1}, "Large and small values of x are"),
+    ],
+)
+def test_only_the_end_that_is_cut_off_is_told(stated, said):
+    data = ss.read(pa.table({"x": [float(number % 13) for number in range(60)]}), kinds={"x": "numeric"})
+    masked = ss.mask(data, {"method": "top_bottom", "attributes": ["x"], **stated}, insecure_seed=1)
+    assert any(each.sentence.startswith(said) for each in masked.account.statements)

@@ -14,7 +14,8 @@ Formulas of models, as users of a file write them: ``income ~ age + sex + age:se
 
 Names are joined by ``+``; ``a:b`` is an interaction, ``a*b`` is a + b + a:b, and ``name == level`` is 1 for that level
 and 0 for others. Names and levels with other characters than letters, digits, underscores and dots are quoted. A
-category has a column per level but the first. Records with a missing value in the model are left out.
+category has a column per level but the first. Records with a missing value in the model are left out, and so are levels
+that no other record has.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 from typing import Annotated, Any, ClassVar
 
@@ -221,14 +223,34 @@ class ModelData:
                 )
             wanted = np.array([text == factor.level for text in texts] + [False])
             return [(str(factor), np.where(missing[codes], np.nan, wanted[codes]))]
-        order = self._order(factor.name, texts)
-        shown = [place for place in order if not missing[place]]
+        order, occurring = self._order(factor.name, texts), self._occurring(column)
+        shown = [place for place in order if not missing[place] and occurring[place]]
         counts = np.bincount(column.before, minlength=len(texts) + 1)
         found = []
         for rank, place in enumerate(shown[1:], start=2):
             level = texts[place] if counts[place] >= NAMELESS else f"(rare level {rank})"
             found.append((f"{factor.name} == {level}", np.where(missing[codes], np.nan, codes == place)))
         return found
+
+    @cached_property
+    def _complete(self) -> tuple[Flags, Flags]:
+        """Flag the records of each file that have every value of the formula."""
+        flags = tuple(np.ones(len(data), dtype=np.bool_) for data in (self.comparison.before, self.comparison.after))
+        for name in self.formula.names:
+            column = None if self._is_number(name) else align(self.comparison, name)
+            for number, data in enumerate((self.comparison.before, self.comparison.after)):
+                if column is None:
+                    flags[number][np.isnan(finite_numbers(data, name))] = False
+                else:
+                    flags[number][self._missing(column)[(column.before, column.after)[number]]] = False
+        return flags[0], flags[1]
+
+    def _occurring(self, column: AlignedColumn) -> Flags:
+        """Flag the levels that a record of the model has, in either file: the others would only make it collinear."""
+        counts = np.zeros(len(column.levels) + 1, dtype=np.int64)
+        for codes, complete in zip((column.before, column.after), self._complete, strict=True):
+            counts += np.bincount(codes[complete], minlength=len(counts))
+        return counts > 0
 
     def _missing(self, column: AlignedColumn) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         stated = set(self.comparison.after.schema[column.name].missing)
