@@ -1,4 +1,4 @@
-"""The command line: one module per command, each a thin layer over :mod:`safeswap.workflow`."""
+"""The command line: a module per group of commands, each a thin layer over :mod:`safeswap.workflow`."""
 
 from __future__ import annotations
 
