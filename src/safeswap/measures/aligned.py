@@ -62,6 +62,8 @@ def _align(comparison: Comparison, name: str) -> AlignedColumn:
     if comparison.recoded is not None:
         columns = (data.table.column(name) for data in (comparison.before, comparison.recoded))
         return replace(_align_codes(name, comparison.recoded.coded(name), after), recoded=not same_memory(*columns))
+    if same_memory(comparison.before.table.column(name), comparison.after.table.column(name)):
+        comparison.before.share_codes(comparison.after, [name])
     before = comparison.before.coded(name)
     lookup = coarsening(comparison.before, comparison.after, name)
     return _align_codes(name, before, after) if lookup is None else _align_recoded(name, before, after, lookup)

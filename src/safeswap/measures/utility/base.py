@@ -22,7 +22,7 @@ from safeswap.measures.base import (
     left_out_note_of,
     recoding_note,
 )
-from safeswap.measures.tables import cross_table, distortion_tables
+from safeswap.measures.tables import changed_sums, distortion_tables
 from safeswap.measures.weighted import WeightedMeasure, weight_changed
 from safeswap.model.score import Axis, Comparison, CountedCells, Score
 from safeswap.model.text import plural
@@ -126,13 +126,8 @@ class JointDistortion(WeighableMeasure):
     def _joint(self, comparison: Comparison, names: tuple[str, ...], weight: str) -> float:
         if not self._is_changed(comparison, names, weight):
             return 0.0
-        if weight:
-            from safeswap.arrays.cells import JointCounts
-
-            sums = cross_table(comparison, names, weight=weight)
-            codes = np.arange(len(sums.before), dtype=np.uint64)
-            return self._divergence(JointCounts(codes, sums.before, sums.after, len(codes)))
-        return self._divergence(changed_counts(comparison, names))
+        joint = changed_sums(comparison, names, weight) if weight else changed_counts(comparison, names)
+        return self._divergence(joint)
 
     @staticmethod
     def _is_changed(comparison: Comparison, names: tuple[str, ...], weight: str) -> bool:
