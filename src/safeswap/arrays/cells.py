@@ -20,7 +20,7 @@ import numpy.typing as npt
 from safeswap.arrays import sparse
 from safeswap.arrays.compiled import is_worth_compiling, njit, run_all, split_runs
 from safeswap.arrays.names import Names
-from safeswap.arrays.types import Codes, Flags, Int32s, Int64s, Integers, UInt64s
+from safeswap.arrays.types import Codes, Flags, Floats, Int32s, Int64s, Integers, UInt64s
 
 MOST_CELLS = 1 << 62
 """Above this many possible cells, codes are replaced by ranks so that they still fit 64 bits."""
@@ -52,8 +52,8 @@ class JointCounts:
     """
 
     codes: Codes
-    before: Int64s
-    after: Int64s
+    before: Int64s | Floats
+    after: Int64s | Floats
     cells: int
     alike: Int64s | None = None
 
@@ -177,6 +177,21 @@ def count_changed_cells(before: Sequence[Codes], after: Sequence[Codes], cardina
     return JointCounts(
         np.append(codes, np.uint64(cells)), np.append(stayed + left, rest), np.append(stayed + entered, rest), cells
     )
+
+
+def sum_changed_cells(
+    before: Sequence[Codes], after: Sequence[Codes], cardinalities: Sequence[int], masses: Floats, counted: JointCounts
+) -> JointCounts:
+    """Sum the records' masses over the cells that :func:`count_changed_cells` counted, in the order of the records.
+
+    >>> sides = [np.array([0, 1, 1, 2], np.uint8)], [np.array([1, 0, 1, 2], np.uint8)], [3]
+    >>> joint = sum_changed_cells(*sides, np.array([1.0, 2.0, 4.0, 8.0]), count_changed_cells(*sides))
+    >>> joint.codes.tolist(), joint.before.tolist(), joint.after.tolist()
+    ([0, 1, 3], [1.0, 6.0, 8.0], [2.0, 5.0, 8.0])
+    """
+    first, second, cells = _pack_alike(before, after, cardinalities)
+    one, other = sparse.sum_among(first, second, masses, counted.codes[:-1])
+    return JointCounts(counted.codes, one, other, cells)
 
 
 def is_dense(cells: int, records: int) -> bool:

@@ -131,7 +131,8 @@ def _make_cache(function: Callable[..., Any]) -> Any:
 
         def load_overload(self, sig: Any, target_context: Any) -> Any:
             rtsys.initialize(target_context)  # what allocates arrays
-            with self._guard_against_spurious_io_errors():
+            # What a kernel refers to is imported with it.
+            with _without_linear_algebra(), self._guard_against_spurious_io_errors():
                 found = self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
                 if found is not None:
                     return found
@@ -184,21 +185,28 @@ def _try_lock(fcntl: Any, file: int) -> bool:
     return True
 
 
-def _load_array_functions() -> None:
-    """Load Numba's array functions without SciPy's linear algebra, which takes as long as all the rest of its start.
+@contextmanager
+def _without_linear_algebra() -> Iterator[None]:
+    """Let Numba load its array functions without SciPy's linear algebra, which takes as long as all the rest.
 
     Numba imports it to learn whether matrices can be multiplied. They can: SciPy is installed, and is imported by the
     code that multiplies them.
     """
+    if "numba.np.arraymath" in sys.modules:
+        yield
+        return
     from numba.np import linalg
 
-    if "numba.np.arraymath" in sys.modules:
-        return
     check, linalg.ensure_blas = linalg.ensure_blas, lambda: None
     try:
-        import numba.np.arraymath  # noqa: F401
+        yield
     finally:
         linalg.ensure_blas = check
+
+
+def _load_array_functions() -> None:
+    with _without_linear_algebra():
+        import numba.np.arraymath  # noqa: F401
 
 
 def _warn_of_no_cache() -> None:

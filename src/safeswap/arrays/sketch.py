@@ -22,7 +22,7 @@ combination of values occurs in the file. Stores keep it sealed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import combinations, pairwise
 from math import lgamma, log, sqrt
 from typing import NamedTuple
@@ -72,8 +72,13 @@ def choose_columns(samples: Sequence[Words]) -> list[int]:
     return sorted(varied, key=lambda column: -distinct[column])[:MOST_COLUMNS]
 
 
-def sketch_words(words: Words, samples: Sequence[Words]) -> Sketch:
+def sketch_words(
+    words: Words, samples: Sequence[Words], *, known: Sketch | None = None, changed: Collection[int] = ()
+) -> Sketch:
     """Sketch a file, given a keyed word per value, ``words[column, record]``, and the words of a sample of records.
+
+    ``known`` is the sketch of a file that has the same words in all but the ``changed`` columns: what it counted of
+    the others is not counted again.
 
     >>> words = np.random.default_rng(1).integers(0, 2**63, (3, 500)).astype(np.uint64)
     >>> sketch = sketch_words(words, list(words))
@@ -90,13 +95,22 @@ def sketch_words(words: Words, samples: Sequence[Words]) -> Sketch:
     counts = np.zeros((len(chosen), CELLS), dtype=np.uint32)
     ceilings = np.full(len(chosen), _LAST, dtype=np.uint64)
 
-    def count(part: tuple[int, int]) -> None:
-        which = slice(*part)
-        _count_views(words, views[which], cells[which], counts[which], ceilings[which])
+    rows = {} if known is None else {tuple(view[view >= 0].tolist()): row for row, view in enumerate(known.views)}
+    old = [rows.get(view, -1) if set(view).isdisjoint(changed) else -1 for view in chosen]
+    for row, place in enumerate(old):
+        if known is not None and place >= 0:
+            cells[row], counts[row], ceilings[row] = known.cells[place], known.counts[place], known.ceilings[place]
+    new = np.array([row for row, place in enumerate(old) if place < 0], dtype=np.int64)
 
-    work = min(len(split_runs(records * max(len(chosen), 1))), max(len(chosen), 1))
-    edges = [len(chosen) * place // work for place in range(work + 1)]
-    run_all(count, list(pairwise(edges)) if chosen else [])
+    def count(part: tuple[int, int]) -> None:
+        which = new[slice(*part)]
+        here = cells[which], counts[which], ceilings[which]  # copies, which the kernel fills
+        _count_views(words, views[which], *here)
+        cells[which], counts[which], ceilings[which] = here
+
+    work = min(len(split_runs(records * max(len(new), 1))), max(len(new), 1))
+    edges = [len(new) * place // work for place in range(work + 1)]
+    run_all(count, list(pairwise(edges)) if len(new) else [])
     return Sketch(records, _group_nested(samples), views, cells, counts, ceilings)
 
 

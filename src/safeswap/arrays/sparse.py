@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from safeswap.arrays.compiled import is_worth_compiling, njit, run_all, split_runs
-from safeswap.arrays.types import Codes, Int32s, Int64s, UInt64s
+from safeswap.arrays.types import Codes, Floats, Int32s, Int64s, UInt64s
 
 MULTIPLIER = 0xD6E8FEB86659FD93  # odd, hence invertible, with well-mixed bits
 HALF = np.uint64(32)
@@ -186,6 +186,26 @@ def tally_known(codes, skipped, names, slots, counts):  # type: ignore[no-untype
 
 
 @njit(cache=True, nogil=True)
+def find_slot(code, names, slots):  # type: ignore[no-untyped-def]
+    """Return the slot of a code in the table, or the empty one where it would be."""
+    mask = np.uint64(slots.size - 1)
+    slot = scramble(code) & mask
+    while slots[slot] != 0 and names[slots[slot] - 1] != code:
+        slot = (slot + _ONE) & mask
+    return slot
+
+
+@njit(cache=True, nogil=True)
+def sum_known(first, second, masses, names, slots, sums):  # type: ignore[no-untyped-def]
+    """Add up the masses of the codes in the table on both sides, and at the end those of all others."""
+    for i in range(first.size):
+        one = slots[find_slot(np.uint64(first[i]), names, slots)] - 1  # an empty slot is -1, the last
+        other = one if first[i] == second[i] else slots[find_slot(np.uint64(second[i]), names, slots)] - 1
+        sums[0, one] += masses[i]
+        sums[1, other] += masses[i]
+
+
+@njit(cache=True, nogil=True)
 def number_partitions(starts, first, last, keys, names, found):  # type: ignore[no-untyped-def]
     """Replace each key of some partitions by the place of its name."""
     for part in range(first, last):
@@ -352,6 +372,32 @@ def flag_repeated(codes: UInt64s) -> npt.NDArray[np.bool_]:
     count_to_two(codes, shift, seen)
     run_all(lambda run: look_for_two(codes[slice(*run)], shift, seen, flags[slice(*run)]), split_runs(codes.size))
     return flags
+
+
+def sum_among(first: Codes, second: Codes, masses: Floats, wanted: Codes) -> Floats:
+    """Sum the masses of the records of each of the ``wanted`` codes (ascending), and last of all others, on two sides.
+
+    Added in the order of the records, whatever the number of threads.
+
+    >>> sides = np.array([7, 3, 7], np.uint64), np.array([7, 7, 5], np.uint64)
+    >>> sum_among(*sides, np.array([1.0, 2.0, 4.0]), np.array([5, 7], np.uint64)).tolist()
+    [[0.0, 5.0, 2.0], [4.0, 3.0, 0.0]]
+    """
+    if not is_worth_compiling(_SORTING * (first.size + wanted.size)):
+        return np.stack([_sum_side(codes, masses, wanted) for codes in (first, second)])
+    slots = np.zeros(1 << max(1, (2 * wanted.size - 1).bit_length()), np.int32)
+    names, sums = wanted.astype(np.uint64), np.zeros((2, wanted.size + 1))
+    insert_codes(names, slots)
+    sum_known(first, second, masses, names, slots, sums)
+    return sums
+
+
+def _sum_side(codes: Codes, masses: Floats, wanted: Codes) -> Floats:
+    places = np.searchsorted(wanted, codes)
+    known = places < wanted.size
+    known[known] = wanted[places[known]] == codes[known]
+    places[~known] = wanted.size
+    return np.bincount(places, masses, wanted.size + 1).astype(np.float64)  # without records, whole numbers
 
 
 def count_occurrences(codes: Codes) -> Int32s:

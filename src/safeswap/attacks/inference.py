@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from safeswap.arrays.cells import is_dense
 from safeswap.arrays.counter_random import uniforms
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Flags, Floats, Int64s
@@ -173,7 +174,13 @@ class Votes:
 
     def __init__(self, cells: Int64s, values: Int64s, number: int) -> None:
         self._width = int(values.max(initial=0)) + 1
-        pairs, self._counts = np.unique(cells * self._width + values, return_counts=True)
+        self._table: Int64s | None = None
+        if is_dense(number * self._width, len(cells)):
+            self._table = np.bincount(cells * self._width + values, minlength=number * self._width)
+            pairs = np.flatnonzero(self._table)
+            self._counts = self._table[pairs]
+        else:
+            pairs, self._counts = np.unique(cells * self._width + values, return_counts=True)
         self._pairs, own = pairs, pairs // self._width
         self.most = np.zeros(number, dtype=np.int64)
         np.maximum.at(self.most, own, self._counts)
@@ -185,6 +192,8 @@ class Votes:
         """Return how often a value occurs in a cell."""
         known = values < self._width
         wanted = cells * self._width + np.where(known, values, 0)
+        if self._table is not None:
+            return np.where(known, self._table[wanted], 0)
         place = np.minimum(np.searchsorted(self._pairs, wanted), max(len(self._pairs) - 1, 0))
         return np.where(known & (self._pairs[place] == wanted), self._counts[place], 0)
 

@@ -196,9 +196,11 @@ class Shown:
 
 def read_scenario(place: str | None) -> Any:
     """Read the scenario that ``--scenario FILE[:NAME]`` names; None if there is none."""
+    if place is None:
+        return None
     from safeswap.projects.toml import choose_scenario
 
-    return None if place is None else choose_scenario(place)
+    return choose_scenario(place)
 
 
 def read_scenarios(place: str) -> tuple[Any, ...]:

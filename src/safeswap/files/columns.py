@@ -111,7 +111,7 @@ def _check_content(column: pa.ChunkedArray, name: str, file: str) -> None:
             hint="write the file again with text in UTF-8",
             **where,
         )
-    if not all(_is_valid(chunk) for chunk in column.chunks):
+    if not all(_is_valid(chunk) for chunk in column.chunks if isinstance(chunk, pa.DictionaryArray)):
         raise InputError(
             f"column {name!r} is damaged: it refers to categories that do not exist",
             code="corrupt-file",

@@ -70,6 +70,8 @@ def _align(comparison: Comparison, name: str) -> AlignedColumn:
     if comparison.recoded is not None:
         columns = (data.table.column(name) for data in (comparison.before, comparison.recoded))
         return replace(_align_codes(name, comparison.recoded.coded(name), after), recoded=not same_memory(*columns))
+    if same_memory(comparison.before.table.column(name), comparison.after.table.column(name)):
+        comparison.before.share_codes(comparison.after, [name])
     before = comparison.before.coded(name)
     lookup = coarsening(comparison.before, comparison.after, name)
     return _align_codes(name, before, after) if lookup is None else _align_recoded(name, before, after, lookup)
@@ -289,23 +291,56 @@ def cross_table(
 
 def sum_weights(comparison: Comparison, attributes: tuple[str, ...], weight: str) -> CrossTable:
     """Sum a weight over the occupied cells, or 1 per record without one; their order does not depend on it."""
+    from safeswap.arrays import cells
+    from safeswap.measures.survey import masses
+
+    columns = [align(comparison, name) for name in attributes]
+    radices = _radices(comparison, attributes)
+    if not cells.is_dense(prod(radices), len(comparison.before) + len(comparison.after)):
+        return _sum_ranked(comparison, attributes, weight)
+    both = ([c.before for c in columns], [c.after for c in columns]), masses(comparison, weight)
+    packed = (cells.pack(codes, radices)[0].astype(np.intp) for codes in both[0])
+    sides = zip(packed, both[1], strict=True)
+    before, after = (np.bincount(where, mass if weight else None, prod(radices)) for where, mass in sides)
+    occupied = np.flatnonzero((before > 0) | (after > 0))  # every weight is positive
+    levels = np.unravel_index(occupied, radices)
+    return CrossTable(attributes=attributes, levels=levels, before=before[occupied], after=after[occupied])
+
+
+def _sum_ranked(comparison: Comparison, attributes: tuple[str, ...], weight: str) -> CrossTable:
+    """Sum over cells that are too many for an array of all possible ones."""
     from safeswap.arrays import cells, sparse
     from safeswap.measures.survey import masses
 
     columns = [align(comparison, name) for name in attributes]
     split = len(comparison.before)
     codes = [np.concatenate([column.before, column.after]) for column in columns]
-    cell, number = cells.pack(codes, [max(1, column.cardinality) for column in columns])
-    if not cells.is_dense(number, len(cell)):
-        cell, number = sparse.rank_codes(cell)
+    cell, number = sparse.rank_codes(cells.pack(codes, _radices(comparison, attributes))[0])
     cell = cell.astype(np.int64)
-    some = np.full(number, -1, dtype=np.int64)
+    some = np.empty(number, dtype=np.int64)
     some[cell] = np.arange(len(cell))
-    occupied = some >= 0
     sides = zip((cell[:split], cell[split:]), masses(comparison, weight), strict=True)
-    before, after = (np.bincount(where, mass if weight else None, number)[occupied] for where, mass in sides)
-    levels = tuple(code[some[occupied]].astype(np.int64) for code in codes)
+    before, after = (np.bincount(where, mass if weight else None, number) for where, mass in sides)
+    levels = tuple(code[some].astype(np.int64) for code in codes)
     return CrossTable(attributes=attributes, levels=levels, before=before, after=after)
+
+
+def changed_sums(comparison: Comparison, names: tuple[str, ...], weight: str) -> JointCounts:
+    """Return sums of a weight before and after that suffice for any sum of differences over cells.
+
+    Where there are many cells, those that no record left or entered are merged into one.
+    """
+    from safeswap.arrays import cells
+    from safeswap.measures.survey import masses, weight_changed
+
+    columns = [align(comparison, name) for name in names]
+    records, other = len(comparison.before), len(comparison.after)
+    possible = prod(_radices(comparison, names))
+    if records != other or weight_changed(comparison, weight) or cells.is_dense(possible, records):
+        table = sum_weights(comparison, names, weight)
+        return cells.JointCounts(np.arange(len(table.before), dtype=np.uint64), table.before, table.after, possible)
+    sides = [c.before for c in columns], [c.after for c in columns], [c.cardinality for c in columns]
+    return cells.sum_changed_cells(*sides, masses(comparison, weight)[0], changed_counts(comparison, names))
 
 
 def cross_tables(

@@ -26,6 +26,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +35,7 @@ from pydantic import Field
 from safeswap.arrays.types import Flags, Floats, Int64s
 from safeswap.errors import InputError, SpecError
 from safeswap.measures.base import ParametricMeasure
-from safeswap.model.columns import to_numbers
+from safeswap.model.columns import same_memory, to_numbers
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind, Schema
 from safeswap.model.score import Comparison, Score
@@ -377,8 +378,7 @@ def find_usable(comparison: Comparison, stated: str | None = None) -> tuple[str,
     if not stated and name not in after.schema:
         return "", f" Not weighted: {name} is not in the masked file."
     try:
-        for data in (before, after):
-            positive_weights(data, name)
+        masses(comparison, name)
     except InputError as error:
         if stated:
             raise
@@ -391,18 +391,38 @@ def usable_weight(data: Microdata, stated: str | None = None) -> str:
     return find_usable(Comparison(before=data, after=data, attributes=()), stated)[0]
 
 
+_MASSES: WeakKeyDictionary[Comparison, dict[str, tuple[Floats, Floats]]] = WeakKeyDictionary()
+
+
 def masses(comparison: Comparison, weight: str) -> tuple[Floats, Floats]:
-    """Return the weight of each record before and after; 1 without a weight."""
-    one, other = (
-        positive_weights(data, weight) if weight else np.ones(len(data))
-        for data in (comparison.before, comparison.after)
+    """Return the weight of each record before and after, the same array if it is the same; 1 without a weight.
+
+    Every measure of a comparison asks for them, so they are cached: do not write to them.
+    """
+    known = _MASSES.setdefault(comparison, {})
+    if weight not in known:
+        known[weight] = _masses(comparison, weight)
+    return known[weight]
+
+
+def _masses(comparison: Comparison, weight: str) -> tuple[Floats, Floats]:
+    before, after = comparison.before, comparison.after
+    if not weight:
+        return np.ones(len(before)), np.ones(len(after))
+    one = positive_weights(before, weight)
+    shared = before.schema[weight] == after.schema[weight] and same_memory(
+        before.table.column(weight), after.table.column(weight)
     )
-    return one, other
+    other = one if shared else positive_weights(after, weight)
+    return one, one if np.array_equal(one, other) else other
 
 
 def weight_changed(comparison: Comparison, weight: str) -> bool:
     """Return whether masking changed the weight itself."""
-    return bool(weight) and not np.array_equal(*masses(comparison, weight))
+    if not weight:
+        return False
+    one, other = masses(comparison, weight)
+    return one is not other
 
 
 def _beside(detail: pa.Table | None, plain: Score) -> pa.Table | None:

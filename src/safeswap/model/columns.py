@@ -57,6 +57,30 @@ def to_bits(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(pa.string()) if pa.types.is_null(kind) else column
 
 
+def share_column(before: pa.ChunkedArray, after: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the column before if nothing in it has changed: one copy is held, and verified and coded once."""
+    kinds = (kind.value_type if pa.types.is_dictionary(kind) else kind for kind in (before.type, after.type))
+    if len(before) != len(after) or next(kinds) != next(kinds):
+        return after
+    return after if flag_changes(*aligned_columns(before, after)).any() else before
+
+
+def share_columns(before: Microdata, after: Microdata) -> Microdata:
+    """Return the second file with the columns of the first, and their codes, where nothing has changed.
+
+    >>> from safeswap.model.schema import Schema
+    >>> schema = Schema(attributes=(Attribute(name="a"), Attribute(name="b")))
+    >>> one, other = (Microdata(pa.table({"a": ["x"], "b": [value]}), schema) for value in ("y", "z"))
+    >>> shared = share_columns(one, other).table
+    >>> [same_memory(one.table[name], shared[name]) for name in ("a", "b")]
+    [True, False]
+    """
+    ours = {name: before.table.column(name) for name in after.attributes if name in before.schema}
+    same = {name: column for name, column in ours.items() if share_column(column, after.table.column(name)) is column}
+    codes = {name: coded for name in same if (coded := before.cached_codes(name)) is not None}
+    return after.with_columns(same, codes)
+
+
 def _common_codes(before: pa.ChunkedArray, after: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.ChunkedArray] | None:
     """Return the indices of two dictionary columns into the first one's dictionary, −1 for values not in it."""
     if not before.num_chunks or not after.num_chunks:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from safeswap.arrays.types import Identity, Integers
 
 _CHUNK = 1 << 20
+_MANY = 1 << 21
 
 
 def keyed_order(names: Identity, key: bytes) -> Integers:
@@ -24,13 +25,21 @@ def keyed_order(names: Identity, key: bytes) -> Integers:
     >>> np.array([30, 10, 20])[order].tolist() == np.array([10, 20, 30])[other].tolist()
     True
     """
-    import polars as pl
-
     # The row number is in the low bits of its draw, so one sort of plain integers is enough.
     bits = max(1, (len(names) - 1).bit_length())
-    ordered = pl.Series(_pack(names, key, bits)).sort().to_numpy()
+    ordered = _sort(_pack(names, key, bits))
     rows, ties = _unpack(ordered, bits)
     return _break_ties(names, key, rows, ordered >> np.uint64(bits), ties) if len(ties) else rows
+
+
+def _sort(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Sort words, of which no two are equal; by Polars, which uses all cores, if that is worth importing it."""
+    if len(words) < _MANY:
+        words.sort()
+        return words
+    import polars as pl
+
+    return pl.Series(words).sort().to_numpy()
 
 
 def _unpack(ordered: npt.NDArray[np.uint64], bits: int) -> tuple[Integers, Integers]:

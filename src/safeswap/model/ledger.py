@@ -89,10 +89,12 @@ def sketch_release(
     first = sketch_words(words, list(before.values()))
     if list(before) != list(after) or len(original) != len(released):
         return first, sketch_words(_hash_content(released, list(after), key), list(after.values()))
+    changed = set()
     for place, name in enumerate(after):
         if not same_memory(original.table.column(name), released.table.column(name)):
             words[place] = _hash_column(released, name, key)
-    return first, sketch_words(words, list(after.values()))
+            changed.add(place)
+    return first, sketch_words(words, list(after.values()), known=first, changed=changed)
 
 
 def _sample_content(data: Microdata, key: bytes, drop: Sequence[str]) -> dict[str, Words]:

@@ -210,6 +210,9 @@ def code_column(column: pa.ChunkedArray) -> Coded:
         return _code_short_integers(column)
     if pa.types.is_signed_integer(column.type) and not column.null_count and len(column) > _WORTH_A_TABLE:
         return _code_long_integers(column)
+    if pa.types.is_float64(column.type) and not column.null_count and len(column) > _WORTH_A_TABLE:
+        bits = _code_long_integers(pa.chunked_array([chunk.view(pa.int64()) for chunk in column.chunks]))
+        return Coded(bits.codes, bits.levels.view(pa.float64()), has_missing=False)  # Arrow tells by bits, too
     is_new = not pa.types.is_dictionary(column.type)
     column = column.dictionary_encode() if is_new else share_dictionary(column)
     chunks = column.chunks

@@ -393,6 +393,7 @@ def _cast_like(after: Microdata, before: Microdata, described: Schema, types: Ma
     """Give the masked file the types of the original, which a text file does not hold, or those noted."""
     import pyarrow as pa
 
+    from safeswap.model.columns import share_column
     from safeswap.model.microdata import Microdata
 
     if set(after.attributes) != set(before.attributes):
@@ -411,17 +412,8 @@ def _cast_like(after: Microdata, before: Microdata, described: Schema, types: Ma
                     hint="let swap write the masked file as Parquet",
                     column=name,
                 ) from None
-        columns[name] = _shared(before.table.column(name), column)
+        columns[name] = share_column(before.table.column(name), column)
     return Microdata(pa.table(columns), described)
-
-
-def _shared(before: pa.ChunkedArray, after: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return the column before if nothing in it has changed: one copy is held, and verified and coded once."""
-    from safeswap.model.columns import aligned_columns, flag_changes
-
-    if len(before) != len(after) or value_type(before.type) != value_type(after.type):
-        return after
-    return after if flag_changes(*aligned_columns(before, after)).any() else before
 
 
 def value_type(kind: pa.DataType) -> pa.DataType:

@@ -18,7 +18,6 @@ import numpy as np
 import pyarrow as pa
 
 from safeswap.arrays.types import Flags, Floats
-from safeswap.files.columns import distinct_count
 from safeswap.files.numbering import (
     CONSTANT,
     FEWEST,
@@ -31,7 +30,6 @@ from safeswap.files.numbering import (
     sample_rows,
     split_groups,
 )
-from safeswap.model.columns import to_bits
 from safeswap.model.evidence import Evidence
 from safeswap.model.households import Households, find_households, find_split
 from safeswap.model.masked import Masked
@@ -77,23 +75,10 @@ class Linkage:
         return self.masked.original.schema[name].kind
 
     def _before(self, name: str) -> Coded:
-        return self._coded(self.masked.original, name)
+        return self.masked.original.coded(name)
 
     def _after(self, name: str) -> Coded:
-        return self._coded(self.masked.data if name in self.changed else self.masked.original, name)
-
-    def _coded(self, data: Microdata, name: str) -> Coded:
-        """Encode a column; floating-point numbers by their bits, which is faster and sufficient."""
-        column = data.table.column(name)
-        if not pa.types.is_floating(column.type):
-            return data.coded(name)
-        if (id(data), name) not in self._codes:
-            self._codes[id(data), name] = code_column(to_bits(column))
-        return self._codes[id(data), name]
-
-    @cached_property
-    def _codes(self) -> dict[tuple[int, str], Coded]:
-        return {}
+        return (self.masked.data if name in self.changed else self.masked.original).coded(name)
 
     @cached_property
     def _sample(self) -> pa.Array:
@@ -111,14 +96,8 @@ class Linkage:
     @cached_property
     def _distinct(self) -> dict[str, int]:
         names = [name for name in self.names if self._kind(name) is not Kind.IDENTIFIER]
-        return {name: self._count_distinct(name) for name in names}
-
-    def _count_distinct(self, name: str) -> int:
-        original = self.masked.original
-        column = original.table.column(name)
-        is_number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
-        is_plain = is_number or (pa.types.is_string(column.type) and original.cached_codes(name) is None)
-        return distinct_count(column) if is_plain else original.count_distinct(name)
+        # By codes, which the attacks on a release need as well: each column is coded once.
+        return {name: self.masked.original.count_distinct(name) for name in names}
 
     @property
     def _records(self) -> int:

@@ -252,7 +252,8 @@ class Stored:
         reader = csv.open_csv(
             self.path,
             read_options=csv.ReadOptions(column_names=self.names, skip_rows=1, block_size=_BLOCK),
-            parse_options=csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
+            # Without quotes no value has a line end, and the parser need not look for them.
+            parse_options=csv.ParseOptions(newlines_in_values=_has_quotes(self.path), ignore_empty_lines=False),
             convert_options=csv.ConvertOptions(
                 column_types={n: _CATEGORIES if pa.types.is_dictionary(t) else t for n, t in types.items()},
                 null_values=[""],
@@ -272,6 +273,11 @@ class Stored:
         with parquet.ParquetFile(self.path, read_dictionary=texts) as file:
             for group in range(file.num_row_groups):
                 yield file.read_row_group(group)
+
+
+def _has_quotes(path: Path) -> bool:
+    with path.open("rb") as file:
+        return any(b'"' in chunk for chunk in iter(lambda: file.read(_BLOCK), b""))
 
 
 def _csv_names(path: Path) -> list[str]:

@@ -225,18 +225,19 @@ def _name_bytes(digest: str, register: Register) -> list[bytes]:
 
 def _name_all(table: pa.Table, register: Register, *, columns: Collection[str] | None = None) -> list[bytes]:
     """Return the names of a table and of its columns (default: all)."""
-    named = _name_table(table, register)
-    return [_name_rows(named.rows, register), *_names_of(named, named.columns if columns is None else columns)]
+    wanted = table.column_names if columns is None else columns
+    named = _name_table(table, register, wanted)
+    return [_name_rows(named.rows, register), *_names_of(named, wanted)]
 
 
 def _name_both(before: pa.Table, after: pa.Table, register: Register) -> tuple[dict[bytes, str | None], list[bytes]]:
     """Return the names of two tables and of the columns in which they differ; those before with their columns."""
-    one = _name_table(before, register)
     both = [name for name in before.column_names if name in after.column_names]
     shared = {name for name in both if same_memory(before.column(name), after.column(name))}
     old, new = ([name for name in table.column_names if name not in shared] for table in (before, after))
-    left = one.rows - _name_table(before.select(old), register).rows
-    other = _name_table(after.select(new), register)
+    one = _name_table(before, register, old)
+    left = one.rows - _sum_words(before.select(old), register)
+    other = _name_table(after.select(new), register, new)
     columns: dict[bytes, str | None] = {name: column for column in old for name in one.columns.get(column, ())}
     return {_name_rows(one.rows, register): None, **columns}, [
         _name_rows(left + other.rows, register),
@@ -244,20 +245,29 @@ def _name_both(before: pa.Table, after: pa.Table, register: Register) -> tuple[d
     ]
 
 
-def _name_table(table: pa.Table, register: Register) -> TableNames:
-    """Hash a table, column by column; a register in a file keeps the first, which is looked up and then entered."""
+def _name_table(table: pa.Table, register: Register, wanted: Collection[str]) -> TableNames:
+    """Hash a table, column by column, and name the ``wanted`` ones.
+
+    A register in a file keeps the first table, which is looked up and then entered.
+    """
     kept: list[TableNames] = register.first if isinstance(register, FileRegister) else []
-    if kept and kept[0].table is table:
+    if kept and kept[0].table is table and kept[0].columns.keys() >= set(wanted) & set(table.column_names):
         return kept[0]
     rows, columns = np.zeros(table.num_rows, np.uint64), {}
     for name in table.column_names:
         words = _hash_column(table.column(name), register)
         rows += words
-        columns[name] = _name_column([words], register)
+        if name in wanted:
+            columns[name] = _name_column([words], register)
     named = TableNames(table, rows, columns)
     if not kept:
         kept.append(named)
     return named
+
+
+def _sum_words(table: pa.Table, register: Register) -> Words:
+    """Return the sum of the words of each record."""
+    return sum((_hash_column(column, register) for column in table.columns), np.zeros(table.num_rows, np.uint64))
 
 
 def _names_of(named: TableNames, columns: Iterable[str]) -> list[bytes]:

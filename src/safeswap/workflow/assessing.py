@@ -363,6 +363,7 @@ def _two_files(
     import numpy as np
 
     from safeswap.measures.plot.values import align_records, name_alike, take_records
+    from safeswap.model.columns import share_columns
 
     _check_alike(original, data, some_gone=some_gone)
     if audit is not None:
@@ -371,6 +372,7 @@ def _two_files(
         data = name_alike(original, take_records(data, np.argsort(record.row_order)))
         return original, data, record.audit.perturbed()
     data = align_records(original, data) if match == "auto" else name_alike(original, data)
+    data = share_columns(original, data)
     return original, data, _touched(original, data)
 
 
@@ -378,14 +380,17 @@ def _touched(original: Microdata, data: Microdata) -> Flags:
     """Flag the records in which a value differs."""
     import numpy as np
 
-    from safeswap.model.columns import aligned_columns, coarsening, flag_changes
+    from safeswap.model.columns import aligned_columns, coarsening, flag_changes, same_memory
 
     touched = np.zeros(len(original), dtype=np.bool_)
     own = original.schema.identifier
     for name in original.attributes:
         # A coarser value is still true of its record, and a new identifier changes nothing.
-        if name in data.schema and name != (own and own.name) and coarsening(original, data, name) is None:
-            touched |= flag_changes(*aligned_columns(original.table.column(name), data.table.column(name)))
+        if name not in data.schema or name == (own and own.name) or coarsening(original, data, name) is not None:
+            continue
+        columns = original.table.column(name), data.table.column(name)
+        if not same_memory(*columns):
+            touched |= flag_changes(*aligned_columns(*columns))
     return touched
 
 

@@ -383,10 +383,10 @@ def release(
 
 def as_indicators(given: str | PathLike[str]) -> str:
     """Return the text of the key indicators: that given, or that of a TOML file."""
-    from safeswap.measures.utility.indicators import read_indicators
-
     if not given or str(given).startswith("indicators:"):
         return str(given)
+    from safeswap.measures.utility.indicators import read_indicators
+
     return read_indicators(given).text
 
 

@@ -84,6 +84,15 @@ def test_changed_cells_hold_all_that_differs(case: tuple[list[Columns], list[int
     changed = part.before != part.after
     np.testing.assert_array_equal(whole.before[gaps], part.before[changed])
     np.testing.assert_array_equal(whole.after[gaps], part.after[changed])
+    masses = np.arange(1.0, before[0].size + 1)  # whole numbers: their sums are exact
+    sums = cells.sum_changed_cells(before, after, cardinalities, masses, part)
+    moving = {row for old, new in zip(rows(before), rows(after), strict=True) if old != new for row in (old, new)}
+    for side, found in ((before, sums.before), (after, sums.after)):
+        by_row = dict.fromkeys(sorted(moving), 0.0)
+        for row, mass in zip(rows(side), masses.tolist(), strict=True):
+            if row in by_row:
+                by_row[row] += mass
+        assert found.tolist() == [*by_row.values(), masses.sum() - sum(by_row.values())]
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 3000), st.sampled_from([1, 3, 500, 2**63]))

@@ -50,6 +50,8 @@ def test_cells_are_packed_and_counted_alike(seed: int, records: int, sizes: list
     assert_alike(lambda: cells.record_cell_counts(before, sizes))
     assert_alike(lambda: cells.count_cells_jointly(before, after, sizes))
     assert_alike(lambda: cells.count_changed_cells(before, after, sizes))
+    masses, counted = rng.random(len(before[0])), cells.count_changed_cells(before, after, sizes)
+    assert_alike(lambda: cells.sum_changed_cells(before, after, sizes, masses, counted))
 
 
 def test_a_code_outside_its_cardinality_is_refused_by_both() -> None:

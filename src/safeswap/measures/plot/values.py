@@ -327,6 +327,8 @@ def align_records(original: Microdata, released: Microdata) -> Microdata:
     if original.schema.identifier is None or released.schema.identifier is None:
         refuse_disorder(original, released)
         return released
+    if _column_of_identifiers(original).equals(_column_of_identifiers(released)):
+        return released
     ours, theirs = _identifier_texts(original), _identifier_texts(released)
     if ours.equals(theirs):
         return released
@@ -427,11 +429,15 @@ def _match_by_identifier(here: Microdata, there: Microdata) -> tuple[Rows, str]:
 
 
 def _identifier_texts(data: Microdata) -> pa.ChunkedArray:
-    identifier = data.schema.identifier
-    assert identifier is not None  # noqa: S101  (checked by callers)
-    column = data.table.column(identifier.name)
+    column = _column_of_identifiers(data)
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
         return pa.chunked_array([[value.hex() for value in column.to_pylist()]], type=pa.large_string())
     return pa.chunked_array([column.cast(pa.large_string()).combine_chunks()])
+
+
+def _column_of_identifiers(data: Microdata) -> pa.ChunkedArray:
+    identifier = data.schema.identifier
+    assert identifier is not None  # noqa: S101  (checked by callers)
+    return data.table.column(identifier.name)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from safeswap.errors import SpecError
-from safeswap.measures.aligned import align, changed_counts, cross_table, distortion_tables
+from safeswap.measures.aligned import align, changed_counts, changed_sums, distortion_tables
 from safeswap.measures.base import (
     AttributeNames,
     ParametricMeasure,
@@ -125,13 +125,8 @@ class JointDistortion(WeighableMeasure):
     def _joint(self, comparison: Comparison, names: tuple[str, ...], weight: str) -> float:
         if not self._is_changed(comparison, names, weight):
             return 0.0
-        if weight:
-            from safeswap.arrays.cells import JointCounts
-
-            sums = cross_table(comparison, names, weight=weight)
-            codes = np.arange(len(sums.before), dtype=np.uint64)
-            return self._divergence(JointCounts(codes, sums.before, sums.after, len(codes)))
-        return self._divergence(changed_counts(comparison, names))
+        joint = changed_sums(comparison, names, weight) if weight else changed_counts(comparison, names)
+        return self._divergence(joint)
 
     @staticmethod
     def _is_changed(comparison: Comparison, names: tuple[str, ...], weight: str) -> bool:
