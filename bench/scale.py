@@ -23,6 +23,7 @@ from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 
+from goals import judge
 from growth_chart import growth_chart
 
 COLUMNS = (
@@ -39,6 +40,11 @@ METHODS = {
     '"geography": ["STATE", "COUNTY", "TRACT", "BLOCK"], "single_areas": "leave"}',
     "edit_targeted": f'{{"method": "edit_targeted", "keys": {KEYS}, "within": ["STATE"]}}',
 }
+TARGETS = {"memory": 1.25, "duckdb": 2.0}
+"""The CPU seconds of a whole run, at most so many times those of the faster copy."""
+MOST_IN_DUCKDB = 2048.0
+"""Peak memory in megabytes, with the default limit."""
+
 COPIES = {
     "pyarrow": "import pyarrow.parquet as pq; pq.write_table(pq.read_table({source!r}), {target!r})",
     "polars": "import polars as pl; pl.read_parquet({source!r}).write_parquet({target!r})",
@@ -162,6 +168,11 @@ def one_size(folder: Path, records: int, chosen: argparse.Namespace) -> dict[str
                 continue
             found[f"{method}, {engine}"] = figures
             told(records, f"{method}, {engine}", figures, plain)
+            if engine in TARGETS:
+                name, ratio = f"{method} of files on {engine}", figures.processor / plain.processor
+                judge(f"{name}, beside a copy (CPU)", ratio, TARGETS[engine], records=records)
+            if engine == "duckdb":
+                judge(f"{name} (peak)", figures.megabytes, MOST_IN_DUCKDB, unit="MB", records=records)
     return {"plain copy": plain, **found}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import ClassVar
 
@@ -157,6 +157,7 @@ class DuckDBEvidence:
         self._sizes = {unit: np.zeros(0, dtype=np.int64) for unit in units}
         self._table = ChangedTable(opened.store, changed=len(self._names), others=len(self._others))
         self._fill(opened, written)
+        self._explained = cache(self._explain)
 
     def _fill(self, opened: DuckDBFile, written: ParquetFiles) -> None:
         start, read = 0, (*self._names, *self._others)
@@ -225,12 +226,16 @@ class DuckDBEvidence:
     def explains(self, name: str) -> bool:
         """Return True if the pairs lead from the values before to those after."""
         stage = next((i for i, names in enumerate(self.exchanged) if name in names), None)
-        if stage is None:
-            return self.count_changed(name) == 0
-        i, move = self._names.index(name), self._moves[stage]
-        pairs, back = move.pairs, [f"y.n{i} = x.c{i}"] if move.mutual or not move.directed else []
-        traded = self._table.count_pairs(pairs, [f"x.n{i} = y.c{i}", *back])
-        return traded == len(pairs) and self._table.count_changed([i]) == self._table.count_changed([i], pairs)
+        return self.count_changed(name) == 0 if stage is None else self._explained(stage)[name]
+
+    def _explain(self, stage: int) -> dict[str, bool]:
+        """Return for each attribute of an exchange whether its pairs explain all changes: one join serves all."""
+        move, names = self._moves[stage], self.exchanged[stage]
+        places = [self._names.index(name) for name in names]
+        back = " AND y.n{0} = x.c{0}" if move.mutual or not move.directed else ""
+        traded = self._table.count_pairs_by(move.pairs, [("x.n{0} = y.c{0}" + back).format(i) for i in places])
+        outside = self._table.count_changed_outside(move.pairs, places)
+        return {name: traded[n] == len(move.pairs) and not outside[n] for n, name in enumerate(names)}
 
     def restores(self, name: str) -> bool:
         """Return True if undoing gives the values before back: a permutation has an inverse."""

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from safeswap import registry
-from safeswap.measures.tables import sum_weights
+from safeswap.measures.aligned import sum_weights
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Schema
 from safeswap.model.score import Comparison

@@ -69,11 +69,16 @@ class ChangedTable:
             torn += int(np.count_nonzero((members != sizes[code]) | (differs > 0)))
         return torn
 
-    def count_changed(self, columns: Sequence[int], pairs: StoredPairs | None = None) -> int:
-        """Count the records that changed in any of these columns; only those in some pair, if pairs are given."""
+    def count_changed(self, columns: Sequence[int]) -> int:
+        """Count the records that changed in any of these columns."""
         changed = " OR ".join(f"c{i} <> n{i}" for i in columns)
-        members = "" if pairs is None else f" SEMI JOIN ({_members(pairs)}) USING (r)"
-        return self._store.number(f"SELECT count(*) FROM {self.table}{members} WHERE {changed}")  # noqa: S608
+        return self._store.number(f"SELECT count(*) FROM {self.table} WHERE {changed}")  # noqa: S608
+
+    def count_changed_outside(self, pairs: StoredPairs, columns: Sequence[int]) -> list[int]:
+        """Count, for each of these columns, the records that changed and are in none of the pairs."""
+        counts = ", ".join(f"count(*) FILTER (WHERE c{i} <> n{i})" for i in columns)
+        others = f"{self.table} ANTI JOIN ({_members(pairs)}) USING (r)"
+        return list(self._store.rows(f"SELECT {counts} FROM {others}")[0])  # noqa: S608
 
     def count_repeated(self, pairs: StoredPairs, *, directed: bool = False, mutual: bool = False) -> int:
         """Count the places beyond a record's first; of a directed exchange, on each side, and one-sided ones.
@@ -91,10 +96,16 @@ class ChangedTable:
 
     def count_pairs(self, pairs: StoredPairs, conditions: Sequence[str]) -> int:
         """Count the pairs for whose two records, x and y, all of these conditions hold."""
-        return self._store.number(
-            f"SELECT count(*) FROM {pairs.table} p JOIN {self.table} x ON x.r = p.a "  # noqa: S608
-            f"JOIN {self.table} y ON y.r = p.b WHERE {' AND '.join(conditions)}"
+        return self.count_pairs_by(pairs, [" AND ".join(conditions)])[0]
+
+    def count_pairs_by(self, pairs: StoredPairs, conditions: Sequence[str]) -> list[int]:
+        """Count, for each of these conditions, the pairs for whose two records, x and y, it holds."""
+        counts = ", ".join(f"count(*) FILTER (WHERE {condition})" for condition in conditions)
+        found = self._store.rows(
+            f"SELECT {counts} FROM {pairs.table} p JOIN {self.table} x ON x.r = p.a "  # noqa: S608
+            f"JOIN {self.table} y ON y.r = p.b"
         )
+        return list(found[0])
 
 
 def _members(pairs: StoredPairs) -> str:

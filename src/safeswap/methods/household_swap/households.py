@@ -60,12 +60,10 @@ def read_households(data: Microdata, spec: HouseholdSwapSpec, key: Key, draw_key
     placed = area >= 0
     movable = placed & (is_communal if spec.units == "communal" else ~is_communal)
     cell, number_of_cells = _risk_cells(data, spec)
-    counted = row_area >= 0
-    inside, outside = counted & (numbers >= 0), counted & (numbers < 0)
-    every = bool(inside.all())
+    inside, outside = _split_persons(numbers, row_area)
     population = Population(
-        household=numbers if every else numbers[inside],
-        cell=cell if every else cell[inside],
+        household=numbers[inside],
+        cell=cell[inside],
         cells=number_of_cells,
         area=np.maximum(area, 0),
         paths=paths,
@@ -86,6 +84,14 @@ def read_households(data: Microdata, spec: HouseholdSwapSpec, key: Key, draw_key
         communal=int(np.count_nonzero(placed & ~movable)),
         outside=int(np.count_nonzero(numbers < 0)),
     )
+
+
+def _split_persons(numbers: Int32s, row_area: Int32s) -> tuple[Flags | slice, Flags | slice]:
+    """Return which persons of a known area are in a household and which are not; usually all are."""
+    if numbers.min(initial=0) >= 0 and row_area.min(initial=0) >= 0:
+        return slice(None), slice(0)
+    counted = row_area >= 0
+    return counted & (numbers >= 0), counted & (numbers < 0)
 
 
 def check_columns(schema: Schema, spec: HouseholdSwapSpec) -> None:
@@ -120,8 +126,8 @@ def _number_households(data: Microdata, spec: HouseholdSwapSpec) -> tuple[Int32s
     if pa.types.is_string(texts) or pa.types.is_large_string(texts):
         absent[: len(coded.levels)] |= np.array(coded.levels.to_pylist(), dtype=object) == ""
     if not absent.any():
-        numbers = coded.codes.astype(np.int32)
-        return numbers, coded.levels
+        is_wide = coded.codes.dtype == np.uint32
+        return coded.codes.view(np.int32) if is_wide else coded.codes.astype(np.int32), coded.levels
     codes = np.full(len(absent), -1, dtype=np.int32)
     known = np.flatnonzero(~absent)
     codes[known] = np.arange(len(known), dtype=np.int32)
@@ -320,7 +326,7 @@ def _counted_risk(population: Population, spec: HouseholdSwapSpec) -> Risk:
     return Risk(required=np.full(number, depth, dtype=np.uint8), smallest=smallest)
 
 
-def _own_risk(data: Microdata, spec: HouseholdSwapSpec, population: Population, inside: Flags) -> Risk:
+def _own_risk(data: Microdata, spec: HouseholdSwapSpec, population: Population, inside: Flags | slice) -> Risk:
     """Return the topmost level at which a member's own risk reaches the threshold; 1 / risk stands for its cell."""
     assert spec.threshold is not None  # noqa: S101  (the specification has checked it)
     depth, number = population.areas.depth, len(population.area)
