@@ -32,6 +32,11 @@ _MOST_KEY_VALUES = 200  # a number with more values, such as an income, is hardl
 SHARED = "the same for all members of a household: changed for all or none"
 _NEARLY_ALL = 0.95
 _MOST_NAMED = 4
+_DESIGN = {
+    **dict.fromkeys(("stratum", "strata"), ("stratum", "a stratum of the sample by its name")),
+    **dict.fromkeys(("psu", "cluster"), ("psu", "a primary sampling unit by its name")),
+}
+"""Names of columns that say which part they have in the design of the sample."""
 
 
 def looks_like_identifier(data: Microdata, name: str) -> bool:
@@ -51,8 +56,8 @@ def propose(file: Path, folder: Path, **reading: Any) -> Project:
     """Return a project for the file; paths are relative to ``folder``, where the project file is to lie."""
     source = existing_file(file)
     data = read(source, **reading)
-    levels = dict(_nest_areas(data))
-    found = {each.name: _describe(data, each, levels) for each in data.schema.attributes}
+    levels, design = dict(_nest_areas(data)), _find_design(data.schema)
+    found = {each.name: _describe(data, each, levels, design) for each in data.schema.attributes}
     guesses = {f"schema.{name}": text for name, text in found.items() if text}
     stated = {"delimiter", "encoding", "quote", "missing"} & reading.keys()
     given: dict[str, Any] = {name: reading[name] for name in stated}
@@ -74,7 +79,7 @@ def propose(file: Path, folder: Path, **reading: Any) -> Project:
     return Project(
         title=data.schema.label or data.schema.name,
         data=DataSource(file=Path(os.path.relpath(source, folder)).as_posix(), sha256=digest_of(source), **given),
-        schema=_as_stated(data.schema, levels, given),
+        schema=_as_stated(data.schema, levels, design, given),
         scenarios=() if scenario is None else (scenario,),
         pipeline=pipeline,
         release=ReleaseSettings(require={SCENARIO: "risky <= 0"} if keys else {}),
@@ -82,7 +87,9 @@ def propose(file: Path, folder: Path, **reading: Any) -> Project:
     )
 
 
-def _as_stated(schema: Schema, levels: dict[str, int], given: dict[str, Any]) -> Schema:
+def _as_stated(
+    schema: Schema, levels: dict[str, int], design: dict[str, tuple[str, str]], given: dict[str, Any]
+) -> Schema:
     """Return the schema as the file states it; what the section data says of a column is said there only."""
     attributes = []
     for each in schema.attributes:
@@ -91,11 +98,14 @@ def _as_stated(schema: Schema, levels: dict[str, int], given: dict[str, Any]) ->
             changed["kind"] = Kind.NOMINAL
         if each.name in levels:
             changed["geography_level"] = levels[each.name]
+        if each.name in design:  # a number of a unit is a code
+            changed["design"] = design[each.name][0]
+            changed["kind"] = Kind.NOMINAL if each.kind is Kind.NUMERIC else each.kind
         attributes.append(each.model_copy(update=changed))
     return Schema(name=schema.name, label=schema.label, attributes=tuple(attributes))
 
 
-def _describe(data: Microdata, attribute: Attribute, levels: dict[str, int]) -> str:
+def _describe(data: Microdata, attribute: Attribute, levels: dict[str, int], design: dict[str, tuple[str, str]]) -> str:
     """Return the evidence for what is guessed of a column; empty if nothing is."""
     name, kind = attribute.name, attribute.kind
     if not attribute.inferred:
@@ -114,11 +124,24 @@ def _describe(data: Microdata, attribute: Attribute, levels: dict[str, int]) -> 
         same = _constant_within(data, name)
         return f"repeats: {counted}" + (f"; constant within: {', '.join(same)}" if same else "")
     text = told.get(kind, "")
-    if kind in (Kind.NOMINAL, Kind.NUMERIC, Kind.DATE) and looks_like_identifier(data, name):
+    if name in design:
+        text = f"{design[name][1]}: {distinct}"
+    elif kind in (Kind.NOMINAL, Kind.NUMERIC, Kind.DATE) and looks_like_identifier(data, name):
         text = f"{counted}: each record can be found by it if it is released"
     text += f", level {levels[name]} of the nested areas" if name in levels else ""
     text += ("; " if text else "") + SHARED if attribute.household else ""
     return text + (f"; taken as missing: {', '.join(attribute.missing)}" if attribute.missing and text else "")
+
+
+def _find_design(schema: Schema) -> dict[str, tuple[str, str]]:
+    """Return the columns that are, by their names, parts of the design of the sample: the part, and how to tell it."""
+    codes = (Kind.NOMINAL, Kind.ORDINAL, Kind.NUMERIC, Kind.GEOGRAPHY)
+    found = {each.design: (each.name, "") for each in schema.attributes if each.design}
+    for each in schema.attributes:
+        part, text = _DESIGN.get(each.name.lower(), ("", ""))
+        if part and each.inferred and each.kind in codes:
+            found.setdefault(part, (each.name, text))  # a sample has one of each
+    return {name: (part, text) for part, (name, text) in found.items() if text}
 
 
 def _constant_within(data: Microdata, household: str) -> list[str]:

@@ -230,3 +230,15 @@ def test_run_runs_the_study_and_status_says_whether_it_is_current(safeswap, star
     started.write_text(started.read_text().replace("rates = [0.1]", "rates = [0.2]"))
     assert safeswap("status", started, "--json").document["study"] == "stale"
     assert safeswap("run", started, "--json").document["study"]["kept"] is False
+
+
+def test_init_proposes_the_design_of_the_sample_by_names(safeswap, tmp_path) -> None:
+    rows = [f"{number % 5},{number % 3},{number % 4},{number % 7},{1 + number % 2}" for number in range(60)]
+    (tmp_path / "sample.csv").write_text("\n".join(["sex,Strata,stratum,PSU,weight", *rows]), encoding="utf-8")
+    assert safeswap("init", tmp_path / "sample.csv").code == 0
+    project = Project.read(tmp_path / "sample" / "project.toml")
+    assert {each.name: each.design for each in project.schema.attributes if each.design} == {
+        "Strata": "stratum",
+        "PSU": "psu",
+    }
+    assert "schema.Strata" in project.guesses
