@@ -17,7 +17,13 @@ from safeswap.service.keeping.migrate import upgrade
 from safeswap.service.keeping.store import Store
 from safeswap.service.keeping.tables import projects, users
 from safeswap.service.keeping.vault import make_master_key, open_vault
+from safeswap.service.routes import maskings
 from safeswap.service.settings import Settings
+from safeswap.service.state import FairSemaphore
+
+# On a machine that others use, a question waits longer for its turn, and a masking takes longer, than people would.
+FairSemaphore.__init__.__kwdefaults__["timeout"] = 300.0
+maskings.MOST_SECONDS_AT_ONCE = 3600.0
 
 
 def settings_in(folder: Path, **given: Any) -> Settings:

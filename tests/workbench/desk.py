@@ -151,7 +151,7 @@ class Desk:
                 context.add_cookies([{"name": self.settings.cookie, "value": self.session(who), "url": self.address}])
             yield seen
             assert seen.outside() == []
-            assert seen.worries() == []
+            assert seen.worries() == [], seen.worries()
         finally:
             context.close()
 

@@ -235,7 +235,7 @@ def test_a_study_outlives_the_page_and_the_server(browser: Browser, desk: Desk, 
         with desk.client() as client:
             before = client.job(job.id)
             assert before.state in {"queued", "running"}, "the study ended too soon to try a restart"
-        page.wait_for_selector(".safeswap-map[data-ready]", timeout=90_000)
+        page.wait_for_selector(".safeswap-map[data-ready]")
         assert "study=" in page.url
     with desk.client() as client:
         ended = client.job(job.id)

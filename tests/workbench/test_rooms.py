@@ -76,7 +76,7 @@ def test_indicators_before_are_weighted_shares_and_what_moved_is_flagged(
         expect(page.locator("#problem")).to_contain_text("a share needs 'level'")
         page.locator("#text").fill(INDICATORS)
         page.get_by_role("button", name="Compare before and after").click()
-        expect(page.locator("#drawn tbody tr")).to_have_count(len(totals), timeout=60_000)
+        expect(page.locator("#drawn tbody tr")).to_have_count(len(totals))
         cells = page.locator("#drawn tbody tr").evaluate_all(
             "(all) => all.map((row) => [...row.cells].map((cell) => cell.innerText.trim()))"
         )

@@ -171,8 +171,8 @@ def write_numbers(
             return Change(column=column, replacement=None)
         changed = pa.chunked_array([made]) if rows is None else replace_rows(column, rows, made)
         if not differs.all():
-            places = np.flatnonzero(differs)
-            rows, old = places if rows is None else rows[places], _take_rows(old, places)
+            among = np.flatnonzero(differs)
+            rows, old = among if rows is None else rows[among], _take_rows(old, among)
         rows = np.arange(len(column)) if rows is None else rows
         return Change(column=changed, replacement=Replacement(attribute=name, rows=rows, before=old))
     # Another type: the whole old column is kept, since values of the new type need not fit the old one.
