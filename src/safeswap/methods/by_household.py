@@ -493,7 +493,7 @@ def skip_idle(exchange: Exchange, data: Microdata) -> Exchange:
     """
     if not exchange.directed:
         return exchange
-    cells = number_cells([data.coded(name).codes for name in exchange.attributes])
+    cells = number_cells([data.coded(name).codes.astype(np.int64) for name in exchange.attributes])
     source = exchange.permutation(len(data))
     idle = cells == cells[source]
     takers = exchange.pairs[~idle[exchange.pairs[:, 0]], 0]

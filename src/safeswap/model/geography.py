@@ -52,7 +52,8 @@ def find_straddling(fine: Codes, coarse: Codes, areas: int) -> Rows:
     known = np.flatnonzero(fine < areas)
     first = np.zeros(areas, dtype=np.int64)
     first[fine[known[::-1]]] = known[::-1]  # the last to be written is the first record
-    return known[coarse[known] != coarse[first[fine[known]]]]
+    found: Rows = known[coarse[known] != coarse[first[fine[known]]]]
+    return found
 
 
 def not_nested_error(coarse: str, fine: str, areas: int, rows: Rows | None = None) -> SpecError:

@@ -53,6 +53,8 @@ UPLOAD = {
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _CHECK_EVERY = 64 * 2**20  # bytes between checks of the free space
 _CHUNK = 2**20
+TWO_NAMES = " + "
+"""What joins the names of a household file and a person file."""
 READING = frozenset({"identifier", "kinds", "missing", "delimiter", "encoding", "quote"})
 _AWKWARD = re.compile(r"[^\w.\- ()+,=@~]")
 
@@ -325,7 +327,7 @@ def run_ingest(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
     data = _read_data(context, payload)
     file_name = str(payload.get("name", ""))
     if homes := payload.get("households"):
-        file_name = f"{safe_name(homes['name'])} + {safe_name(file_name)}"
+        file_name = TWO_NAMES.join([safe_name(homes["name"]), safe_name(file_name)])
     if "from_version" in payload:
         earlier = context.store.data(context.project_id, int(payload["from_version"]))
         return store_data(context, data, file_name=file_name, names=read_names(earlier))

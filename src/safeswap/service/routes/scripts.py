@@ -10,9 +10,11 @@ from fastapi import APIRouter
 from pydantic import Field
 
 from safeswap.model.scenario import Scenario
-from safeswap.model.schema import Schema
+from safeswap.model.schema import Kind, Schema, household_attributes, require_household
+from safeswap.model.two_files import divide_schema
 from safeswap.service.http.wire import Wire, example
 from safeswap.service.people.roles import Reader
+from safeswap.service.routes.data import TWO_NAMES
 from safeswap.service.routes.settings import scenarios_of, with_default_keys
 from safeswap.service.work.tasks import read_schema
 
@@ -79,9 +81,19 @@ def script_of(
 
 
 def _read_block(file_name: str, schema: Schema | None, tolerance: int) -> str:
-    options = _read_options(schema)
     shown = "" if tolerance == 3 else f", tolerance={tolerance}"
-    return f"data = ss.read({file_name or 'survey.csv'!r}{options})\nprint(ss.describe(data{shown}))\n"
+    homes, _, people = file_name.partition(TWO_NAMES)
+    if people and schema is not None and household_attributes(schema):
+        of_homes, of_people = divide_schema(schema)
+        number = require_household(schema)
+        told = of_homes.replace(of_homes[number].model_copy(update={"kind": Kind.HOUSEHOLD}))
+        read = "from safeswap.workflow.households import merge_households\n\n"
+        read += f"homes = ss.read({homes!r}{_read_options(told)})\n"
+        read += f"people = ss.read({people!r}{_read_options(of_people)})\n"
+        read += f"data = merge_households(homes, people, on={number!r})\n"
+    else:
+        read = f"data = ss.read({file_name or 'survey.csv'!r}{_read_options(schema)})\n"
+    return f"{read}print(ss.describe(data{shown}))\n"
 
 
 def _read_options(schema: Schema | None) -> str:
