@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from safeswap.files.parquet import open_parquet
 from safeswap.methods.household_swap.spec import HouseholdSwapSpec
 from safeswap.model.audit import Audit, undo
 from safeswap.model.evidence import Evidence
+from safeswap.model.invariant import verify
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
 
@@ -116,6 +118,22 @@ def test_whole_households_of_other_sizes_take_each_others_place() -> None:
         uneven += sizes[homes[taker]] != sizes[homes[giver]]
     assert uneven
     assert rows_of(undo(done.data, done.audit).table) == rows_of(data.table)
+
+
+def test_a_record_of_other_sizes_that_tells_less_or_more_is_found() -> None:
+    data, spec = example()
+    uneven = spec.replace(match_size=False)
+    done = ss.mask(data, uneven, key=KEY)
+    (moved,) = done.audit.exchanges
+    pairs, idle = moved.pairs, np.setdiff1d(np.arange(len(data)), moved.pairs)
+    for wrong in (
+        pairs[1:],
+        np.vstack([pairs, [[idle[0], pairs[0, 1]]]]),
+        np.roll(pairs, 1, axis=0) * [0, 1] + pairs * [1, 0],
+    ):
+        audit = replace(done.audit, exchanges=(replace(moved, pairs=wrong),))
+        found = verify(SWAP.invariants(data, uneven), before=data, after=done.data, audit=audit)
+        assert "ReplaysFromAudit" in {each.invariant for each in found if not each.ok}
 
 
 def test_bad_files_are_refused_alike_with_positions(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def rows_of(archive: zipfile.ZipFile, name: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(archive.read(path).decode())))
 
 
-def test_two_files_go_in_and_two_come_out(town: Running, tmp_path: Path) -> None:
+def test_two_files_go_in_and_two_come_out(town: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     homes, people = two_files()
     (tmp_path / "homes.csv").write_bytes(homes)
     (tmp_path / "people.csv").write_bytes(people)
@@ -66,16 +66,25 @@ def test_two_files_go_in_and_two_come_out(town: Running, tmp_path: Path) -> None
         assert {name for name, each in described.items() if each["household"]} == {"town", "tenure"}
         assert described["home"]["kind"] == "household"
 
+        script = town.client("ana").post(f"{API}/{project}/script", json={}).json()["script"]
+        monkeypatch.chdir(tmp_path)
+        found: dict[str, Any] = {}
+        exec(script, found)
+        schema = found["data"].schema
+        assert [(each.name, each.kind.value, each.household) for each in schema.attributes] == [
+            (name, each["kind"], each["household"]) for name, each in described.items()
+        ]
+
         spec = {"method": "swap", "swap": ["tenure"], "rate": 0.3}
         masking = finish(ana.mask(project, spec)).result.id
         terms = {"two_files": True, "override": "a test"}
         asked = ana.request_release(project, masking, **terms)
         do_jobs(town.service)
-        found = olga.release(project, asked.id)
-        assert found.state == "requested", found.reason
-        assert {"households.csv", "persons.csv"} <= {each.name for each in found.files}
-        assert "data.csv" not in {each.name for each in found.files}
-        olga.approve(project, asked.id, manifest_hash=found.manifest_hash, attack_override="a test")
+        done = olga.release(project, asked.id)
+        assert done.state == "requested", done.reason
+        assert {"households.csv", "persons.csv"} <= {each.name for each in done.files}
+        assert "data.csv" not in {each.name for each in done.files}
+        olga.approve(project, asked.id, manifest_hash=done.manifest_hash, attack_override="a test")
         content = town.client("ana").get(f"{API}/{project}/releases/{asked.id}/bundle.zip").content
     archive = zipfile.ZipFile(io.BytesIO(content))
     households, persons = rows_of(archive, "households.csv"), rows_of(archive, "persons.csv")

@@ -183,6 +183,7 @@ FUNCTIONS: Calls = {
         "data_format": "csv",
         "identifiers": "new",
         "drop": ["n"],
+        "two_files": None,
         "title": "",
         "date": "",
         "tolerance": 3,
@@ -386,7 +387,13 @@ WORKFLOW: Calls = {
     "read_grc": lambda w: {"path": w.grc, "attribute": "A", "otherwise": "keep"},
     "read_hierarchy": lambda w: {"path": w.hierarchy},
     "read_recipe": lambda w: {"path": w.recipe},
-    "recall": lambda w: {"original": w.parquet, "masked": w.kept, "audit": w.kept_audit, "recipe": None},
+    "recall": lambda w: {
+        "original": w.parquet,
+        "masked": w.kept,
+        "audit": w.kept_audit,
+        "recipe": None,
+        "households": (),
+    },
     "recode": lambda w: {"data": w.data, "steps": DROP, "key": None},
     "record_risk": lambda w: {"data": w.data, "keys": ["A"], "weight": None, "model": "inverse", "missing": "any"},
     "report": lambda w: {

@@ -215,7 +215,7 @@ def _mask_in_memory(
             record = keep(masked, output, audit=audit, reading=reading, source=file, force=options.force)
         else:
             both = split_masked(masked, homes)
-            places: dict[str, Any] = {"audit": audit, "source": file, "reading": reading}
+            places: dict[str, Any] = {"audit": audit, "sources": [options.households, file], "reading": reading}
             record = both.keep(options.household_output, output, force=options.force, **places)
     warn_of_losses(console, masked, output)
     show_masked(console, masked)

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from safeswap.arrays.types import Codes, Flags, Rows
+from safeswap.arrays.types import Codes, Rows
 from safeswap.errors import SpecError
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind, Schema
@@ -61,8 +61,8 @@ def find_straddling(fine: Codes, coarse: Codes, areas: int) -> Rows:
     known = np.flatnonzero(fine < areas)
     first = np.zeros(areas, dtype=np.int64)
     first[fine[known[::-1]]] = known[::-1]  # the last to be written is the first record
-    straddles: Flags = coarse[known] != coarse[first[fine[known]]]
-    return known[straddles]
+    found: Rows = known[coarse[known] != coarse[first[fine[known]]]]
+    return found
 
 
 def not_nested_error(coarse: str, fine: str, areas: int, rows: Rows | None = None) -> SpecError:

@@ -126,18 +126,19 @@ def recall(
     from safeswap.model.schema import Schema
     from safeswap.on_disk.audit_record import read_audit_json, read_audit_record
 
-    source_digest = source_digest or digest_of(existing_file(original))
-    record = _find_record(digest_of(existing_file(masked_file)), audit, source=source_digest)
+    homes = households or (None, None)
+    source_digest = source_digest or digest_of_both(existing_file(original), homes[0])
+    record = _find_record(digest_of_both(existing_file(masked_file), homes[1]), audit, source=source_digest)
     if record is None:
+        _refuse_half(masked_file, audit, is_half=households is None)
         raise InputError(
-            f"{masked_file.name!r} is not a file that was masked under the audit directory {audit.name!r}",
+            f"{masked_file.name!r} is not a file that was masked under the audit directory {audit.name!r}"
+            + ("" if households is None else f", together with {households[1].name!r}"),
             code="no-audit",
             hint="give the file as swap has written it, and the audit directory that swap was given",
             file=str(masked_file),
         )
     kept = read_audit_record(record)
-    _check_households(masked_file, households, kept.notes)
-    homes = households or (None, None)
     schema = Schema.model_validate(read_audit_json(record)["schema"])
     options: dict[str, Any] = _from_notes(kept.notes["reading"])
     past = find_past_steps(source_digest, audit, kept.notes, own=record)
@@ -155,24 +156,20 @@ def recall(
     return unfold(masked)
 
 
-def _check_households(masked_file: Path, households: tuple[Path, Path] | None, notes: Mapping[str, Any]) -> None:
-    """Refuse a file of households too few, too many, or other than the one that was written."""
-    expected = notes.get("households_sha256")
-    if (expected is None) != (households is None):
-        told = "alone" if expected is None else "together with a file of households"
-        give = "leave the files of households out" if expected is None else "give both files of households too"
+def _refuse_half(masked_file: Path, audit: Path, *, is_half: bool) -> None:
+    """Refuse a person file without its file of households; or with one, if it was masked alone."""
+    from safeswap.on_disk.audit_record import AUDIT, read_audit_json
+
+    own = digest_of(masked_file)
+    found = (read_audit_json(path.parent)["notes"] for path in audit.glob(f"masking-*/{AUDIT}"))
+    known = any(notes.get("persons_sha256") == own for notes in found) if is_half else bool(_records_of(own, audit))
+    if known:
+        told, give = ("together with", "give both files of") if is_half else ("without", "leave out the files of")
         raise InputError(
-            f"{masked_file.name!r} was masked {told}",
+            f"{masked_file.name!r} was masked {told} a file of households",
             code="two-files",
-            hint=f"{give}; or merge both files, before and after, with merge_households",
+            hint=f"{give} households; or merge both files, before and after, with merge_households",
             file=str(masked_file),
-        )
-    if households is not None and digest_of(households[1]) != expected:
-        raise InputError(
-            f"{households[1].name!r} is not the file of households that was masked with {masked_file.name!r}",
-            code="no-audit",
-            hint="give the file as it was written together with the masked persons",
-            file=str(households[1]),
         )
 
 
@@ -248,6 +245,16 @@ def digest_of(path: Path) -> str:
         return sum_file(path)[1]
     sums = [f"{sum_file(each)[1]}  {each.relative_to(path)}\n" for each in sorted(path.rglob("*.parquet"))]
     return hashlib.sha256("".join(sums).encode()).hexdigest()
+
+
+def digest_of_both(persons: Path, households: Path | None) -> str:
+    """Return the digest of a file, or of a file of persons with its file of households.
+
+    A masking may change one of two files alone: neither tells by itself which masking it is from.
+    """
+    if households is None:
+        return digest_of(persons)
+    return hashlib.sha256(f"{digest_of(persons)}  persons\n{digest_of(households)}  households\n".encode()).hexdigest()
 
 
 def _name_record(digest: str) -> str:

@@ -6,7 +6,7 @@ methods change it for all members or for none.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -75,22 +75,24 @@ class MaskedHouseholds:
         persons: str | PathLike[str],
         *,
         audit: str | PathLike[str],
-        source: str | PathLike[str] | None = None,
+        sources: Sequence[str | PathLike[str]] = (),
         reading: Mapping[str, Any] | None = None,
         force: bool = False,
     ) -> Path:
         """Write both files and the confidential record, all or nothing; return the path of the record.
 
-        ``source`` is the person file that was masked, and ``reading`` how it was read beyond its schema.
+        ``sources`` are the files of households and of persons that were masked, and ``reading`` is how that of persons
+        was read beyond its schema.
         """
         from safeswap.files.atomic import atomic_write
         from safeswap.files.write import write
-        from safeswap.on_disk.masking import digest_of, note, write_both
+        from safeswap.on_disk.masking import digest_of, digest_of_both, note, write_both
         from safeswap.releases.ledger import configured_ledger
         from safeswap.releases.register import FileRegister, enter_masked, with_known_past
 
         register = FileRegister(configured_ledger())
-        source_digest = "" if source is None else digest_of(Path(source))
+        before = [Path(each) for each in sources]
+        source_digest = digest_of_both(before[1], before[0]) if before else ""
         known = with_known_past(self.masked, register, digest=source_digest)
         with (
             write_both(Path(audit), Path(persons)) as records,
@@ -99,8 +101,8 @@ class MaskedHouseholds:
         ):
             write(self.households, homes, force=True)
             write(self.persons, people, force=True)
-            digest = digest_of(people)
-            notes = {"households_sha256": digest_of(homes)}
+            digest = digest_of_both(people, homes)
+            notes = {"persons_sha256": digest_of(people), "households_sha256": digest_of(homes)}
             digests = {"digest": digest, "source_digest": source_digest}
             record = note(
                 known, people, audit=Path(audit), reading=reading or {}, records=records, notes=notes, **digests

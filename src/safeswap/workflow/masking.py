@@ -362,7 +362,7 @@ def recall(
     are the original and the masked file of households, if two files were masked in one job.
     """
     from safeswap.files.sources import existing_file
-    from safeswap.on_disk.masking import digest_of
+    from safeswap.on_disk.masking import digest_of_both
     from safeswap.on_disk.masking import recall as recall_masking
     from safeswap.releases.ledger import configured_ledger
     from safeswap.releases.register import FileRegister, find_past_of_file, join_pasts
@@ -373,8 +373,8 @@ def recall(
             code="bad-argument",
             hint="households=(original, masked)",
         )
-    digest = digest_of(existing_file(Path(original)))
     both = [existing_file(Path(each)) for each in households]
+    digest = digest_of_both(existing_file(Path(original)), both[0] if both else None)
     known: dict[str, Any] = {"source_digest": digest, "households": (both[0], both[1]) if both else None}
     found = recall_masking(Path(original), Path(masked), audit=Path(audit), **known)
     registered = find_past_of_file(digest, FileRegister(configured_ledger()))

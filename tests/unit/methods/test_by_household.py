@@ -473,3 +473,28 @@ def test_gaps_are_counted_by_attribute_in_households() -> None:
     assert (caught.value.code, caught.value.fields["records"]) == ("missing-keys", {"sex": 2})
     assert "sex (2 households)" in caught.value.message
     assert "edu" not in caught.value.message
+
+
+RECODED: dict[str, dict[str, Any]] = {
+    "round": {"step": "round", "attribute": "rent", "base": 100},
+    "top_bottom_code": {"step": "top_bottom_code", "attribute": "rent", "top": 900},
+    "truncate": {"step": "truncate", "attribute": "tenure", "characters": 1},
+}
+
+
+@pytest.mark.parametrize("step", RECODED)
+def test_a_recoded_household_attribute_stays_the_households(step: str) -> None:
+    name = RECODED[step]["attribute"]
+    later = {"method": "pram", "attributes": [name]} if name == "tenure" else {"method": "noise", "attributes": [name]}
+    spec = {"method": "pipeline", "steps": [{"method": "recode", "steps": [RECODED[step]]}, later]}
+    masked = ss.mask(DATA, spec, key=KEY)
+    assert masked.data.schema[name].household
+    assert all(len(set(told)) == 1 for told in members_of(masked, name).values())
+    assert masked.data.table[name] != DATA.table[name]
+
+
+def members_of(masked: Masked, name: str) -> dict[Any, list[Any]]:
+    found: dict[Any, list[Any]] = defaultdict(list)
+    for home, value in columns(masked.data, "ref", name):
+        found[home].append(value)
+    return found

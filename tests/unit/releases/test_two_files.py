@@ -176,7 +176,7 @@ def test_two_kept_files_are_recalled_and_released(done: Any, tmp_path: Path) -> 
     for data, name in ((homes, "homes"), (people, "people")):
         pq.write_table(data.table, tmp_path / f"{name}.parquet")
     names = [tmp_path / f"{name}.parquet" for name in ("homes", "people", "masked-homes", "masked-people")]
-    done.keep(names[2], names[3], audit=tmp_path / "audit", source=names[1])
+    done.keep(names[2], names[3], audit=tmp_path / "audit", sources=names[:2])
     known: dict[str, Any] = {"audit": tmp_path / "audit", "households": (names[0], names[2])}
     found = recall(names[1], names[3], **known)
     assert isinstance(found, Masked)
@@ -188,5 +188,24 @@ def test_two_kept_files_are_recalled_and_released(done: Any, tmp_path: Path) -> 
         assert caught.value.code == code
     with pytest.raises(SpecError):
         recall(names[1], names[3], audit=tmp_path / "audit", households=names[:1])
+    with pytest.raises(InputError) as caught:
+        recall(names[1], names[1], audit=tmp_path / "audit")
+    assert caught.value.code == "two-files"  # the masking left the persons as they were
     two = released(found, tmp_path, "recalled", two_files=True, data_format="parquet")
     assert joined_by_hand(two) == joined_by_hand(released(done, tmp_path, "direct", data_format="parquet"))
+
+
+def test_maskings_of_the_same_persons_with_their_households_are_told_apart(tmp_path: Path) -> None:
+    homes, people = split_households(DATA)
+    for data, name in ((homes, "homes"), (people, "people")):
+        pq.write_table(data.table, tmp_path / f"{name}.parquet")
+    sources = [tmp_path / "homes.parquet", tmp_path / "people.parquet"]
+    for number, rate in enumerate((0.1, 0.3)):
+        made = mask_households(homes, people, {**SPEC, "rate": rate}, key=KEY)
+        written = [tmp_path / f"{name}{number}.parquet" for name in ("homes", "people")]
+        made.keep(*written, audit=tmp_path / "audit", sources=sources)
+        assert written[1].read_bytes() == (tmp_path / "people0.parquet").read_bytes()  # only households changed
+        found = recall(sources[1], written[1], audit=tmp_path / "audit", households=(sources[0], written[0]))
+        assert found.spec == made.masked.spec
+        assert found.original.past == ()
+        assert found.data.table.to_pylist() == made.masked.data.table.to_pylist()

@@ -93,8 +93,11 @@ def _put_numbers(data: Microdata, before: Attribute, column: pa.ChunkedArray) ->
 
 
 def _renew(before: Attribute, **stated: Any) -> Attribute:
-    """Return an attribute whose values are others than before: what describes values is stated again."""
-    kept = before.model_dump(include={"name", "kind", "label", "letter", "geography_level"})
+    """Return an attribute whose values are others than before: what describes values is stated again.
+
+    Equal values stay equal, so what members of a household share they still share.
+    """
+    kept = before.model_dump(include={"name", "kind", "label", "letter", "geography_level", "household"})
     return Attribute(**{**kept, **stated})
 
 

@@ -18,9 +18,9 @@ from sqlalchemy import select, update
 
 from safeswap import datasets, workflow
 from safeswap.errors import InputError, InternalError, OutputError
-from safeswap.files.manifest import sum_file
 from safeswap.model.schema import Attribute, Schema
 from safeswap.model.text import plural
+from safeswap.on_disk.masking import digest_of_both
 from safeswap.service.http.problems import Conflict, Forbidden, NotFound, TooLarge, Unprocessable
 from safeswap.service.http.wire import AttributeName, Wire, example, plain_text, require_match, set_etag
 from safeswap.service.keeping.database import new_id, now
@@ -51,6 +51,8 @@ UPLOAD = {
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _CHECK_EVERY = 64 * 2**20  # bytes between checks of the free space
 _CHUNK = 2**20
+TWO_NAMES = " + "
+"""What joins the names of a household file and a person file."""
 READING = frozenset({"identifier", "kinds", "missing", "delimiter", "encoding", "quote"})
 _AWKWARD = re.compile(r"[^\w.\- ()+,=@~]")
 
@@ -323,11 +325,11 @@ def run_ingest(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
     data = _read_data(context, payload)
     file_name = str(payload.get("name", ""))
     if homes := payload.get("households"):
-        file_name = f"{safe_name(homes['name'])} + {safe_name(file_name)}"
+        file_name = TWO_NAMES.join([safe_name(homes["name"]), safe_name(file_name)])
     if "from_version" in payload:
         earlier = context.store.data(context.project_id, int(payload["from_version"]))
         return store_data(context, data, file_name=file_name, names=read_names(earlier))
-    digest = "" if "sample" in payload else sum_file(link_of(context, payload))[1]
+    digest = "" if "sample" in payload else digest_of_both(link_of(context, payload), household_link(context, payload))
     return store_data(context, data, file_name=file_name, digest=digest)
 
 
@@ -389,9 +391,9 @@ def _read_data(context: Context, payload: Mapping[str, Any]) -> Microdata:
     if homes is None:
         link.symlink_to(find_source(context, payload))
         return workflow.read(link, **stated)
-    folder = context.scratch / "households"
-    folder.mkdir(mode=0o700)
-    first = folder / safe_name(str(homes["name"]))
+    first = household_link(context, payload)
+    assert first is not None  # noqa: S101  (there is a household file)
+    first.parent.mkdir(mode=0o700)
     if "path" in homes:
         link.symlink_to(find_source(context, payload))
         first.symlink_to(find_source(context, homes))
@@ -419,6 +421,12 @@ def _divide_upload(source: Path, size: int, first: Path, second: Path) -> None:
 def link_of(context: Context, payload: Mapping[str, Any]) -> Path:
     """Return the path under which the file is read: its original name, so that errors mention that."""
     return context.scratch / safe_name(str(payload.get("name") or "data"))
+
+
+def household_link(context: Context, payload: Mapping[str, Any]) -> Path | None:
+    """Return the path under which the household file is read; None if there is none."""
+    homes = payload.get("households")
+    return None if homes is None else context.scratch / "households" / safe_name(str(homes["name"]))
 
 
 def find_source(context: Context, payload: Mapping[str, Any]) -> Path:

@@ -19,7 +19,8 @@ from fastapi import APIRouter, Depends, Query, Response
 from pydantic import Field
 
 from safeswap.model.scenario import Scenario
-from safeswap.model.schema import Schema
+from safeswap.model.schema import Kind, Schema, household_attributes, require_household
+from safeswap.model.two_files import divide_schema
 from safeswap.reports.facts import AttackFacts, Audience, CheckFacts, DecisionFacts, Facts
 from safeswap.reports.public import PublicPage
 from safeswap.service.http.headers import REPORT_POLICY
@@ -27,6 +28,7 @@ from safeswap.service.http.problems import NotFound
 from safeswap.service.http.wire import Wire, example
 from safeswap.service.keeping import ledger
 from safeswap.service.people.roles import ProjectAccess, Reader, Role, project
+from safeswap.service.routes.data import TWO_NAMES
 from safeswap.service.routes.jobs import ResultId, find_result
 from safeswap.service.routes.maskings import FACTS
 from safeswap.service.routes.releases import ReleaseId, find_release
@@ -203,9 +205,19 @@ def script_of(
 
 
 def _read_block(file_name: str, schema: Schema | None, tolerance: int) -> str:
-    options = _read_options(schema)
     shown = "" if tolerance == 3 else f", tolerance={tolerance}"
-    return f"data = ss.read({file_name or 'survey.csv'!r}{options})\nprint(ss.describe(data{shown}))\n"
+    homes, _, people = file_name.partition(TWO_NAMES)
+    if people and schema is not None and household_attributes(schema):
+        of_homes, of_people = divide_schema(schema)
+        number = require_household(schema)
+        told = of_homes.replace(of_homes[number].model_copy(update={"kind": Kind.HOUSEHOLD}))
+        read = "from safeswap.workflow.households import merge_households\n\n"
+        read += f"homes = ss.read({homes!r}{_read_options(told)})\n"
+        read += f"people = ss.read({people!r}{_read_options(of_people)})\n"
+        read += f"data = merge_households(homes, people, on={number!r})\n"
+    else:
+        read = f"data = ss.read({file_name or 'survey.csv'!r}{_read_options(schema)})\n"
+    return f"{read}print(ss.describe(data{shown}))\n"
 
 
 def _read_options(schema: Schema | None) -> str:
