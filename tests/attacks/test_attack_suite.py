@@ -581,3 +581,22 @@ def test_every_attack_states_what_the_intruder_has() -> None:
         assert type(attack).__doc__
     assert ReleasePolicy().allowed("linkage") is None
     assert isinstance(Attacked(outcomes=()).best, type(None))
+
+
+def test_votes_are_counted_alike_in_a_table_and_by_sorting(monkeypatch: pytest.MonkeyPatch) -> None:
+    from safeswap.attacks import inference
+
+    rng = np.random.default_rng(11)
+    cells, values = rng.integers(0, 9, 400), rng.integers(0, 6, 400)
+    asked_cells, asked_values = rng.integers(0, 9, 300), rng.integers(0, 8, 300)  # some values nobody has
+    found = []
+    for dense in (True, False):
+        monkeypatch.setattr(inference, "is_dense", lambda _cells, _records, dense=dense: dense)
+        votes = inference.Votes(cells, values, 9)
+        counted = votes.count(asked_cells, asked_values).tolist()
+        right = votes.guess(asked_cells, asked_values).tolist()
+        own = votes.without_own(cells, values, cells, values).tolist()
+        found.append((counted, right, own, votes.most.tolist(), votes.tied.tolist(), votes.next.tolist()))
+    assert found[0] == found[1]
+    by_hand = [int(((cells == c) & (values == v)).sum()) for c, v in zip(asked_cells, asked_values, strict=True)]
+    assert found[0][0] == by_hand

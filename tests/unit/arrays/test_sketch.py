@@ -66,3 +66,17 @@ def test_a_view_has_at_most_eight_columns(columns):
     sketch = sketch_words(words, list(words))
     assert len(sketch.views) >= 1
     assert (sketch.views >= 0).sum(axis=1).max() <= 8
+
+
+def test_a_sketch_made_from_a_known_one_is_that_made_from_scratch() -> None:
+    words = random_words(7, 6000, [2, 5, 16, 50, 400, 5000])
+    known = sketch_words(words, list(words[:, :4096]))
+    masked = words.copy()
+    masked[2, :900] = masked[2, :900][::-1]
+    samples = list(masked[:, :4096])
+    fresh = sketch_words(masked, samples)
+    made = sketch_words(masked, samples, known=known, changed={2})
+    assert 0 < sum(2 not in view for view in fresh.views.tolist()) < len(fresh.views)
+    assert not np.array_equal(fresh.cells, known.cells)
+    for one, other in zip(made, fresh, strict=True):
+        np.testing.assert_array_equal(one, other)
