@@ -100,7 +100,7 @@ class Population:
     @property
     def _fits_table(self) -> bool:
         """Whether the cells of all areas are counted in an array rather than by a hash."""
-        return self.cells * self.areas.levels.shape[1] <= max(_DENSE, 2 * len(self.cell))
+        return bool(self.cells * self.areas.levels.shape[1] <= max(_DENSE, 2 * len(self.cell)))
 
     def _rarity_by_hash(self, ranks: Int32s, outside: Int32s, k: int) -> Iterator[tuple[slice, UInt8s, Int32s]]:
         levels, depth = self.areas.levels, self.areas.depth
