@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
@@ -155,9 +155,9 @@ class DuckDBEvidence:
         self._others = tuple(n for n in self.attributes if n in compared and n not in self._names)
         units = {promise.unit for promise in promises if isinstance(promise, PairPromise) and promise.unit}
         self._sizes = {unit: np.zeros(0, dtype=np.int64) for unit in units}
+        self._explained: dict[int, dict[str, bool]] = {}
         self._table = ChangedTable(opened.store, changed=len(self._names), others=len(self._others))
         self._fill(opened, written)
-        self._explained = cache(self._explain)
 
     def _fill(self, opened: DuckDBFile, written: ParquetFiles) -> None:
         start, read = 0, (*self._names, *self._others)
@@ -226,7 +226,11 @@ class DuckDBEvidence:
     def explains(self, name: str) -> bool:
         """Return True if the pairs lead from the values before to those after."""
         stage = next((i for i, names in enumerate(self.exchanged) if name in names), None)
-        return self.count_changed(name) == 0 if stage is None else self._explained(stage)[name]
+        if stage is None:
+            return self.count_changed(name) == 0
+        if stage not in self._explained:
+            self._explained[stage] = self._explain(stage)
+        return self._explained[stage][name]
 
     def _explain(self, stage: int) -> dict[str, bool]:
         """Return for each attribute of an exchange whether its pairs explain all changes: one join serves all."""

@@ -73,6 +73,7 @@ def read_households(data: Microdata, spec: HouseholdSwapSpec, key: Key, draw_key
         outside_area=row_area[outside],
         outside_cell=cell[outside],
     )
+    del row_area  # of a hundred million persons, 400 MB
     _refuse_lonely(population, spec)
     risk = _own_risk(data, spec, population, inside) if spec.risk else _counted_risk(population, spec)
     return Households(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cached_property
 
 import numpy as np
 
@@ -260,11 +260,15 @@ class _Board:
         self.priority = np.empty_like(population.draw)
         _set_priority(population.draw, risk.smallest, self.priority)
         self.number = population.areas.levels.shape[1]
-        self.sort = cache(self._sort)
+        self._sorted: dict[int, Profile] = {}  # `cache` would keep the board itself alive
 
-    def _sort(self, place: int) -> Profile:
-        """Sort the households by cell of a profile and area."""
-        cell = self.population.profiles[place]
+    def sort(self, place: int) -> Profile:
+        """Return the households sorted by cell of a profile and area."""
+        if place not in self._sorted:
+            self._sorted[place] = self._sort(self.population.profiles[place])
+        return self._sorted[place]
+
+    def _sort(self, cell: Int64s) -> Profile:
         key = cell * self.number
         key += self.population.ranks
         ordered, rows = order.sort_rows(key.view(np.uint64), int(key.max(initial=0)) + 1)
