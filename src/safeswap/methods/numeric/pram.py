@@ -228,7 +228,7 @@ def _find_cells(ends: Int64s, positions: Int64s) -> Int64s:
     guide = np.searchsorted(ends, runs, side="right")
     is_split = guide[1:] != guide[:-1]  # of each run of positions, whether a cell ends in it
     places = positions >> shift
-    found = guide[places]
+    found: Int64s = guide[places]
     rest = np.flatnonzero(is_split[places])
     found[rest] = np.searchsorted(ends, positions[rest], side="right")
     return found
