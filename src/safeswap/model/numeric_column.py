@@ -158,7 +158,7 @@ def write_numbers(
         flags &= (rounded != before) if written is None else ((rounded != before) | written)
     if not flags.any():
         return Change(column=column, replacement=None)
-    rows = None if flags.all() else np.flatnonzero(flags)  # None: all
+    rows: Rows | None = None if flags.all() else np.flatnonzero(flags)  # None: all
     written_now = rounded if rows is None else rounded[rows]
     if is_date:
         made, same_type = _write_days(name, written_now, column.type), not pa.types.is_dictionary(column.type)
@@ -171,8 +171,8 @@ def write_numbers(
             return Change(column=column, replacement=None)
         changed = pa.chunked_array([made]) if rows is None else replace_rows(column, rows, made)
         if not differs.all():
-            among = np.flatnonzero(differs)
-            rows, old = among if rows is None else rows[among], _take_rows(old, among)
+            some = np.flatnonzero(differs)
+            rows, old = some if rows is None else rows[some], _take_rows(old, some)
         rows = np.arange(len(column)) if rows is None else rows
         return Change(column=changed, replacement=Replacement(attribute=name, rows=rows, before=old))
     # Another type: the whole old column is kept, since values of the new type need not fit the old one.
