@@ -23,10 +23,10 @@ begin(async ({ project, may }) => {
   }
   state.maskings = project.data_version ? await pickMasking(project) : [];
   fill(byId("none"), nothingYet(project, state.maskings, "attack it"));
+  byId("ask").addEventListener("submit", (event) => { event.preventDefault(); attack(); });
   byId("ask").hidden = !state.maskings.length;
   const [policy] = await Promise.all([loadPolicy(), project.data_version ? drawControl() : null]);
   drawPolicy(byId("policy"), policy, may("govern"));
-  byId("ask").addEventListener("submit", (event) => { event.preventDefault(); attack(); });
   const earlier = await all(at("/attacks"), 200);
   list(earlier);
   if (earlier.length) await show(await get(at(`/attacks/${earlier[0].id}`)));

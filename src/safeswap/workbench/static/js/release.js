@@ -23,7 +23,6 @@ begin(async ({ who, project, may }) => {
   const maskings = state.maskings = current(made, project);
   byId("stale").hidden = maskings.length === made.length;
   byId("stale").textContent = `${several(made.length - maskings.length, "masking was", "maskings were")} made from an earlier version of the data and cannot be released.`;
-  byId("ask").hidden = !(may("work") && maskings.length);
   if (may("work") && !maskings.length) fill(byId("job"), el("p", { class: "empty" }, "Nothing has been masked yet. ", el("a", { href: `/projects/${projectId}/method` }, "Mask the data"), " or choose a candidate on the ",
     el("a", { href: `/projects/${projectId}/map` }, "map"), "."));
   const wanted = new URLSearchParams(location.search).get("masking");
@@ -39,6 +38,7 @@ begin(async ({ who, project, may }) => {
   offerErrors();
   byId("masking").addEventListener("change", () => { refresh(); offerErrors(); });
   connect();
+  byId("ask").hidden = !(may("work") && maskings.length);  // not before: a browser would send the form by itself
   const [releases] = await Promise.all([list(), people(who, may)]);
   const asked = new URLSearchParams(location.search).get("release");
   const first = releases.find((each) => each.id === asked) ?? (wanted ? undefined : releases[0]);
