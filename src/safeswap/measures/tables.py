@@ -158,8 +158,8 @@ def changed_sums(comparison: Comparison, names: tuple[str, ...], weight: str) ->
     records, other = len(comparison.before), len(comparison.after)
     possible = prod(_radices(comparison, names))
     if cells.is_dense(possible, records):
-        occupied, *sums = _sum_dense(comparison, names, weight)
-        return cells.JointCounts(occupied.astype(np.uint64), *sums, possible)
+        occupied, before, after = _sum_dense(comparison, names, weight)
+        return cells.JointCounts(occupied.astype(np.uint64), before, after, possible)
     if records != other or weight_changed(comparison, weight):
         table = sum_weights(comparison, names, weight)
         return cells.JointCounts(np.arange(len(table.before), dtype=np.uint64), table.before, table.after, possible)
