@@ -292,19 +292,28 @@ def cross_table(
 def sum_weights(comparison: Comparison, attributes: tuple[str, ...], weight: str) -> CrossTable:
     """Sum a weight over the occupied cells, or 1 per record without one; their order does not depend on it."""
     from safeswap.arrays import cells
-    from safeswap.measures.survey import masses
 
-    columns = [align(comparison, name) for name in attributes]
     radices = _radices(comparison, attributes)
     if not cells.is_dense(prod(radices), len(comparison.before) + len(comparison.after)):
         return _sum_ranked(comparison, attributes, weight)
-    both = ([c.before for c in columns], [c.after for c in columns]), masses(comparison, weight)
-    packed = (cells.pack(codes, radices)[0].astype(np.intp) for codes in both[0])
-    sides = zip(packed, both[1], strict=True)
+    occupied, before, after = _sum_dense(comparison, attributes, weight)
+    return CrossTable(attributes=attributes, levels=np.unravel_index(occupied, radices), before=before, after=after)
+
+
+def _sum_dense(
+    comparison: Comparison, attributes: tuple[str, ...], weight: str
+) -> tuple[Int64s, npt.NDArray[Any], npt.NDArray[Any]]:
+    """Return the occupied cells, and their sums before and after, from arrays over all possible cells."""
+    from safeswap.arrays import cells
+    from safeswap.measures.survey import masses
+
+    columns, radices = [align(comparison, name) for name in attributes], _radices(comparison, attributes)
+    both = [c.before for c in columns], [c.after for c in columns]
+    packed = (cells.pack(codes, radices)[0].astype(np.intp) for codes in both)
+    sides = zip(packed, masses(comparison, weight), strict=True)
     before, after = (np.bincount(where, mass if weight else None, prod(radices)) for where, mass in sides)
     occupied = np.flatnonzero((before > 0) | (after > 0))  # every weight is positive
-    levels = np.unravel_index(occupied, radices)
-    return CrossTable(attributes=attributes, levels=levels, before=before[occupied], after=after[occupied])
+    return occupied, before[occupied], after[occupied]
 
 
 def _sum_ranked(comparison: Comparison, attributes: tuple[str, ...], weight: str) -> CrossTable:
@@ -336,7 +345,10 @@ def changed_sums(comparison: Comparison, names: tuple[str, ...], weight: str) ->
     columns = [align(comparison, name) for name in names]
     records, other = len(comparison.before), len(comparison.after)
     possible = prod(_radices(comparison, names))
-    if records != other or weight_changed(comparison, weight) or cells.is_dense(possible, records):
+    if cells.is_dense(possible, records):
+        occupied, before, after = _sum_dense(comparison, names, weight)
+        return cells.JointCounts(occupied.astype(np.uint64), before, after, possible)
+    if records != other or weight_changed(comparison, weight):
         table = sum_weights(comparison, names, weight)
         return cells.JointCounts(np.arange(len(table.before), dtype=np.uint64), table.before, table.after, possible)
     sides = [c.before for c in columns], [c.after for c in columns], [c.cardinality for c in columns]

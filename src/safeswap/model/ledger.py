@@ -58,6 +58,7 @@ Identifiers: TypeAlias = tuple[Words, Words]
 
 _IDENTIFIERS = 2048
 _TEXTS_AT_ONCE = 1 << 17
+_NUMBERS_AT_ONCE = 1 << 18
 _NOT_CONTENT = (Kind.IDENTIFIER, Kind.HOUSEHOLD)
 # A numbering: whole numbers with few gaps, and more of them than a classification has.
 _FEWEST_NUMBERS, _SHARE_OF_RECORDS, _LONGEST_SPAN, _FILLED = 300, 0.02, 1.3, 0.9
@@ -294,10 +295,14 @@ def _as_floats(column: pa.ChunkedArray) -> npt.NDArray[np.float64]:
 
 def _hash_numbers(numbers: npt.NDArray[np.float64], key: bytes) -> Words:
     """Return a word per number; missing and NaN have their own, and -0 is 0."""
-    blocks = np.empty((len(numbers), 2), dtype=np.uint64)
-    blocks[:, 0], blocks[:, 1] = (numbers + 0.0).view(np.uint64), NUMBER
-    blocks[np.isnan(numbers)] = (np.uint64(0), MISSING)
-    return _encrypt(blocks, key)
+    words = np.empty(len(numbers), dtype=np.uint64)
+    for start in range(0, len(numbers), _NUMBERS_AT_ONCE):
+        part = numbers[start : start + _NUMBERS_AT_ONCE]
+        blocks = np.empty((len(part), 2), dtype=np.uint64)
+        blocks[:, 0], blocks[:, 1] = (part + 0.0).view(np.uint64), NUMBER
+        blocks[np.isnan(part)] = (np.uint64(0), MISSING)
+        words[start : start + len(part)] = _encrypt(blocks, key)
+    return words
 
 
 def _encrypt(blocks: Words, key: bytes) -> Words:
