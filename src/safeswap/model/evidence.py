@@ -368,7 +368,8 @@ def _count_differing(cells: Int64s, size: int) -> int:
     2
     """
     if size > len(cells):
-        if np.array_equal(*(np.sort(side) for side in np.split(cells, 2))):
+        before, after = (np.sort(side) for side in np.split(cells, 2))
+        if np.array_equal(before, after):
             return 0
         cells = number_cells([cells])
     before, after = (np.bincount(side, minlength=int(cells.max(initial=0)) + 1) for side in np.split(cells, 2))
