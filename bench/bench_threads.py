@@ -104,7 +104,7 @@ def main() -> None:
     records = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
     print(f"load {os.getloadavg()[0]:.1f}: above 1 the ratios by the clock say little")
     small = datasets.cps8d()
-    question = StudySpec(replicates=2 if os.environ.get(ONCE) else 20)
+    question = StudySpec(replicates=2 if os.environ.get(ONCE) else 93)
     compare("study", lambda number: studies.run_study(small, question, key=KEY, threads=number), len(small))
     census = datasets.synthetic_census(records)
     spec = {"method": "swap", "swap": ["TENURE"], "fixed": ["STATE"], "rate": 0.1}

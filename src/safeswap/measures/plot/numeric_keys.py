@@ -223,7 +223,7 @@ def confidentiality_plot(
     )
     sample = None
     if len(found.released) * len(found.archive) > how.exact_up_to**2:
-        sample = np.sort(np.sqrt(_sample_squares(found, secret)))
+        sample = np.sqrt(_sample_squares(found, secret))
     delta, error, pairs = _delta(found, alpha, sample)
     trees: dict[str, kd_tree.Tree] = {}
     run_all(lambda side: trees.__setitem__(side, kd_tree.build(getattr(found, side))), ("archive", "released"))
@@ -368,7 +368,7 @@ def _number_rows(data: Microdata, rows: Rows) -> Rows:
 
 
 def _delta(found: _Linked, alpha: float, sample: Floats | None) -> tuple[float, float | None, int]:
-    """Return δ, its standard error if it was estimated from a sorted sample of z, and the number of pairs used."""
+    """Return δ, its standard error if it was estimated from a sample of z, and the number of pairs used."""
     number = len(found.released) * len(found.archive) - int(np.count_nonzero(found.partners >= 0))
     if not number:
         raise InputError(

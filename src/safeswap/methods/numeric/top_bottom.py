@@ -132,13 +132,13 @@ class _Ends:
 
     @classmethod
     def of(cls, name: str, values: Floats, spec: TopBottomSpec) -> _Ends:
-        known = np.sort(values[~np.isnan(values)])
+        known = values[~np.isnan(values)]
         low = -np.inf if spec.bottom is None else spec.bottom
         high = np.inf if spec.top is None else spec.top
         if spec.bottom_share:
-            low = known[int(round(spec.bottom_share * len(known), 6))]
+            low = _find_rank(known, int(round(spec.bottom_share * len(known), 6)))
         if spec.top_share:
-            high = known[len(known) - 1 - int(round(spec.top_share * len(known), 6))]
+            high = _find_rank(known, len(known) - 1 - int(round(spec.top_share * len(known), 6)))
         below, above = known[known < low], known[known > high]
         if spec.replace_by == "bound":
             return cls(low=float(low), high=float(high), for_low=float(low), for_high=float(high))
@@ -150,6 +150,11 @@ class _Ends:
             for_low=moments.mean(below) if len(below) else float(low),
             for_high=moments.mean(above) if len(above) else float(high),
         )
+
+
+def _find_rank(values: Floats, rank: int) -> float:
+    """Return the value with so many others before it in ascending order."""
+    return float(np.partition(values, rank)[rank])
 
 
 @dataclass(frozen=True, kw_only=True)
