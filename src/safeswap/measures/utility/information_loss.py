@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from safeswap.arrays import cells, information
 from safeswap.measures.aligned import require_same_records
-from safeswap.measures.base import Situation, require_cells
+from safeswap.measures.base import Situation, names_attributes, require_cells
 from safeswap.measures.utility.base import DistortionMeasure
 from safeswap.model.columns import missing_codes
 from safeswap.model.score import Comparison, Score
@@ -53,7 +53,7 @@ class InformationLoss(DistortionMeasure):
     def _choose_attributes(self, comparison: Comparison) -> tuple[str, ...]:
         """Return the stated attributes; else those categorical before or after, so that ranges of numbers count."""
         before, after = comparison.before.schema, comparison.after.schema
-        stated = self.attributes or (comparison.attributes if comparison.attributes != before.categorical else ())
+        stated = self.attributes or (comparison.attributes if names_attributes(comparison) else ())
         recoded = [a.name for a in after.attributes if a.name in before and a.kind.is_categorical]
         names = stated or tuple(n for n in before.names if before[n].kind.is_categorical or n in recoded)
         return require_cells(before, names)

@@ -11,7 +11,7 @@ from safeswap.arrays import divergence
 from safeswap.arrays.types import Floats, Int64s
 from safeswap.errors import SpecError
 from safeswap.measures.aligned import align, require_same_records
-from safeswap.measures.base import Situation, choose_attributes, recoding_note
+from safeswap.measures.base import Situation, choose_attributes, names_attributes, recoding_note
 from safeswap.measures.survey import sum_by
 from safeswap.measures.tables import Order, level_order
 from safeswap.measures.utility.base import GOMATAM_KARR, DistortionMeasure
@@ -57,8 +57,7 @@ class ShareChanged(DistortionMeasure):
 
     def _is_stated(self, comparison: Comparison) -> bool:
         """Return whether attributes were stated; else all columns count, also numbers, since no cells are formed."""
-        default = comparison.before.schema.categorical
-        return bool(self.attributes) or comparison.attributes not in ((), default)
+        return bool(self.attributes) or names_attributes(comparison)
 
 
 def _all_columns(comparison: Comparison) -> tuple[str, ...]:
