@@ -136,7 +136,7 @@ def _describe(data: Microdata, attribute: Attribute, levels: dict[str, int], des
 def _find_design(schema: Schema) -> dict[str, tuple[str, str]]:
     """Return the columns that are, by their names, parts of the design of the sample: the part, and how to tell it."""
     codes = (Kind.NOMINAL, Kind.ORDINAL, Kind.NUMERIC, Kind.GEOGRAPHY)
-    found = {each.design: (each.name, "") for each in schema.attributes if each.design}
+    found: dict[str, tuple[str, str]] = {each.design: (each.name, "") for each in schema.attributes if each.design}
     for each in schema.attributes:
         part, text = _DESIGN.get(each.name.lower(), ("", ""))
         if part and each.inferred and each.kind in codes:
