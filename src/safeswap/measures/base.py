@@ -267,6 +267,12 @@ def choose_attributes(
     return require_cells(schema, names)
 
 
+def names_attributes(comparison: Comparison) -> bool:
+    """Return whether the caller named attributes: others than the categories of the original, or of the release."""
+    files = (comparison.before,) if comparison.recoded is None else (comparison.before, comparison.recoded)
+    return comparison.attributes not in ((), *(file.schema.categorical for file in files))
+
+
 def require_cells(schema: Schema, names: tuple[str, ...]) -> tuple[str, ...]:
     """Return the attributes that form the cells; refuse an empty list, or the identifier."""
     if not names:
@@ -343,7 +349,7 @@ def left_out_note(comparison: Comparison, chosen: tuple[str, ...]) -> str:
 
 def left_out_note_of(schema: Schema, chosen: tuple[str, ...]) -> str:
     """Return the sentence of :func:`left_out_note` for a file with this schema."""
-    if set(chosen) != set(schema.categorical):
+    if not set(chosen) >= set(schema.categorical):
         return ""
     noted = ((Kind.NUMERIC, "numeric"), (Kind.DATE, "dates"))
     lists = [(word, [a.name for a in schema.iter_kind(kind) if a.name not in chosen]) for kind, word in noted]

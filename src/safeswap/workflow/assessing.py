@@ -349,7 +349,9 @@ def compare(
                 hint="assess(masked), or assess(original, released)",
             )
         original, data, touched = _two_files(read(before), read(after), match=match, audit=audit, some_gone=some_gone)
-    released = tuple(name for name in original.schema.categorical if name in data.schema)
+    # A number that a step made a category is one in the tables: later steps may have exchanged it.
+    described = original.schema if recoded is None else recoded.schema
+    released = tuple(name for name in described.categorical if name in data.schema)
     chosen = tuple(attributes) if attributes is not None else released
     for name in chosen:
         original.schema[name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -183,3 +184,24 @@ def test_the_default_measures_are_one_table() -> None:
     assert study.distortion == registry.default_measures("study", axis="distortion")
     masked = ss.swap(ss.datasets.cps8d(), swap=["Race"], rate=0.02, insecure_seed=1)
     assert tuple(s.measure for s in workflow.assess(masked)) == registry.default_measures("categories")
+
+
+def test_a_banded_number_that_is_exchanged_shows_in_tables():
+    """Bands are categories: a swap of them must not pass as no distortion, and a key that they are counts as risk."""
+    rng = np.random.default_rng(6)
+    ages, jobs = rng.integers(0, 90, 200), rng.integers(0, 4, 200).astype(str)
+    data = ss.read(pa.table({"age": ages, "job": jobs}), kinds={"age": "numeric"})
+    bands = {"step": "ranges", "attribute": "age", "breaks": [30, 60]}
+    steps = [bands, {"method": "swap", "swap": ["age"], "rate": 0.6}]
+    masked = ss.mask(data, ss.Pipeline(steps), key=ss.Key(bytes(range(32))))
+    found = ss.assess(masked, measures=["hellinger", "share_changed", "information_loss"])
+    assert "age × job" in found["hellinger"].sentence
+    pairs = [
+        Counter(zip(np.digitize(ages, [30, 60]), jobs, strict=True)),
+        Counter(zip([text[:2] for text in masked.data.table.column("age").to_pylist()], jobs, strict=True)),
+    ]
+    order = {"<3": 0, "30": 1, ">=": 2}
+    after = Counter({(order[text], job): number for (text, job), number in pairs[1].items()})
+    roots = [np.sqrt(pairs[0][cell] / 200) - np.sqrt(after[cell] / 200) for cell in {*pairs[0], *after}]
+    assert found["hellinger"].value == pytest.approx(np.sqrt(sum(root**2 for root in roots) / 2))
+    assert found["share_changed"].value == 1  # every column counts, coarser values too

@@ -33,6 +33,7 @@ from safeswap.measures.base import (
     Situation,
     choose_attributes,
     left_out_note,
+    names_attributes,
     recoding_note,
     require_cells,
 )
@@ -262,8 +263,7 @@ class ShareChanged(DistortionMeasure):
 
     def _is_stated(self, comparison: Comparison) -> bool:
         """Return whether attributes were stated; else all columns count, also numbers, since no cells are formed."""
-        default = comparison.before.schema.categorical
-        return bool(self.attributes) or comparison.attributes not in ((), default)
+        return bool(self.attributes) or names_attributes(comparison)
 
 
 def _all_columns(comparison: Comparison) -> tuple[str, ...]:
@@ -419,7 +419,7 @@ class InformationLoss(DistortionMeasure):
     def _choose_attributes(self, comparison: Comparison) -> tuple[str, ...]:
         """Return the stated attributes; else those categorical before or after, so that ranges of numbers count."""
         before, after = comparison.before.schema, comparison.after.schema
-        stated = self.attributes or (comparison.attributes if comparison.attributes != before.categorical else ())
+        stated = self.attributes or (comparison.attributes if names_attributes(comparison) else ())
         recoded = [a.name for a in after.attributes if a.name in before and a.kind.is_categorical]
         names = stated or tuple(n for n in before.names if before[n].kind.is_categorical or n in recoded)
         return require_cells(before, names)

@@ -356,8 +356,9 @@ class WithinBounds(AttributePromise):
     @property
     def sentence(self) -> str:
         """The promise in plain words: which end has a bound is told, not where it is."""
-        ends = " and ".join(end for end, bound in (("large", self.high), ("small", self.low)) if np.isfinite(bound))
-        return f"{ends.capitalize()} values of {self.attribute} are cut off; all others are unchanged."
+        told = {(False, True): "Large values", (True, False): "Small values"}
+        cut = told.get((bool(np.isfinite(self.low)), bool(np.isfinite(self.high))), "Large and small values")
+        return f"{cut} of {self.attribute} are cut off; all others are unchanged."
 
     def problem(self, evidence: Evidence) -> str:
         """Report records beyond the bounds or changed needlessly. ``limits`` replace the values cut off."""
