@@ -16,12 +16,12 @@ from safeswap.arrays.compiled import Kernel
 RUN = """
 import sys, warnings
 import numpy as np
-from safeswap.arrays import cells, pairing, sparse
+from safeswap.arrays import cells, order, sparse
 assert "numba" not in sys.modules
 from numba.core import caching
 caching.CacheImpl._locator_classes = []
 warnings.simplefilter("always")
-print(pairing.assign_moves(np.array([0, 1], np.uint32), np.array([[0, 1, 1]]), 2).tolist(), int(sparse.scramble(0)))
+print(order.assign_moves(np.array([0, 1], np.uint32), np.array([[0, 1, 1]]), 2).tolist(), int(sparse.scramble(0)))
 """
 
 
@@ -34,10 +34,10 @@ def test_without_a_place_for_a_cache_kernels_run_with_one_warning() -> None:
 
 LOAD = """
 import numpy as np
-from safeswap.arrays import compiled, pairing
+from safeswap.arrays import compiled, order
 compiled._LONGEST_WAIT = 600
-print(pairing.assign_moves(np.array([0, 1, 1, 0], np.uint32), np.array([[0, 1, 2]]), 2).tolist())
-print(sum(pairing.assign_moves._dispatcher.stats.cache_hits.values()))
+print(order.assign_moves(np.array([0, 1, 1, 0], np.uint32), np.array([[0, 1, 2]]), 2).tolist())
+print(sum(order.assign_moves._dispatcher.stats.cache_hits.values()))
 """
 
 
