@@ -13,7 +13,7 @@ from fastapi import Depends, FastAPI, Request
 from tests.service.serving import Running, running, settings_of
 
 from safeswap.errors import ERROR_CLASSES, InternalError
-from safeswap.service.app import create_app
+from safeswap.service.app import create_app, install_contract
 from safeswap.service.http.headers import SMALL_BODY
 from safeswap.service.http.problems import MEDIA_TYPE
 from safeswap.service.people.roles import allow
@@ -135,7 +135,7 @@ def test_a_route_without_a_permission_stops_the_service_from_being_made(tmp_path
     app = create_app(settings_of(tmp_path))
     app.add_api_route("/open", lambda: 1)
     with pytest.raises(InternalError) as caught:
-        app.install_contract(app)
+        install_contract(app)
     assert caught.value.code == "undeclared-route"
 
 
