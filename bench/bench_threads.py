@@ -23,7 +23,7 @@ import numpy as np
 import safeswap as ss
 from goals import ONCE, judge
 from safeswap import datasets
-from safeswap.arrays import kd_tree, threads
+from safeswap.arrays import compiled, kd_tree
 from safeswap.measures.key_cells import key_cells
 from safeswap.measures.plot.neighbours import count_within
 from safeswap.model.microdata import Microdata
@@ -63,13 +63,13 @@ class Pool(ThreadPoolExecutor):
 @contextmanager
 def measured_pools(number: int) -> Iterator[None]:
     """Use so many threads, in pools that measure them."""
-    kept = threads._most_threads, threads.ThreadPoolExecutor, studies.ThreadPoolExecutor
-    threads._most_threads = lambda: number
-    threads.ThreadPoolExecutor = studies.ThreadPoolExecutor = Pool  # type: ignore[misc]
+    kept = compiled._most_threads, compiled.ThreadPoolExecutor, studies.ThreadPoolExecutor
+    compiled._most_threads = lambda: number
+    compiled.ThreadPoolExecutor = studies.ThreadPoolExecutor = Pool  # type: ignore[misc]
     try:
         yield
     finally:
-        threads._most_threads, threads.ThreadPoolExecutor, studies.ThreadPoolExecutor = kept  # type: ignore[misc]
+        compiled._most_threads, compiled.ThreadPoolExecutor, studies.ThreadPoolExecutor = kept  # type: ignore[misc]
 
 
 def spend(job: Callable[[int], object], number: int) -> tuple[float, float]:

@@ -50,12 +50,19 @@ def judge(
     records: int | None = None,
 ) -> bool:
     """Print a figure with its target and verdict, and store it for the table; return whether the target is met."""
-    met = figure <= target if wanted == "at most" else figure >= target
+    met = bool(figure <= target if wanted == "at most" else figure >= target)
     size = "" if records is None else f", {records:,} records"
     verdict = "met" if met else "MISSED"
     print(f"{name}{size}: {figure:.4g} {unit}, {wanted} {target:g}: {verdict}", flush=True)
     if path := os.environ.get(RESULTS):
-        row = {"name": name, "records": records, "figure": figure, "target": target, "unit": unit, "wanted": wanted}
+        row = {
+            "name": name,
+            "records": records,
+            "figure": float(figure),
+            "target": target,
+            "unit": unit,
+            "wanted": wanted,
+        }
         with Path(path).open("a", encoding="utf-8") as results:
             results.write(json.dumps(row | {"met": met}) + "\n")
     return met

@@ -48,6 +48,10 @@ class Seen:
         self.page.wait_for_selector("html[data-ready]")
         return self.page
 
+    def leave(self) -> None:
+        """Say that what is done next leads to another page, or loads this one again: ``ready`` waits for that one."""
+        self.page.evaluate("document.documentElement.removeAttribute('data-ready')")
+
     def part(self, name: str) -> Locator:
         """A part of the chart."""
         return self.page.locator(f'[data-part="{name}"]')

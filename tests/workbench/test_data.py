@@ -11,8 +11,6 @@ from playwright.sync_api import Browser, Page, Route, expect
 from tests.service.test_two_files import two_files
 from tests.workbench.desk import Desk, Seen
 
-LONG = 60_000
-
 # A file dropped on the page, as the browser tells of it.
 DROP = """(text) => {
     const carried = new DataTransfer();
@@ -50,7 +48,7 @@ def test_a_file_chosen_before_the_page_is_ready_is_taken(
         with before_its_script(seen, empty) as page:
             expect(page.locator("#file")).to_be_disabled()
             page.locator("#file").set_input_files(survey)
-        expect(page.locator("#file-line")).to_contain_text("survey.csv: 2,000 records", timeout=LONG)
+        expect(page.locator("#file-line")).to_contain_text("survey.csv: 2,000 records")
 
 
 def test_a_file_dropped_before_the_page_is_ready_is_taken(
@@ -59,7 +57,7 @@ def test_a_file_dropped_before_the_page_is_ready_is_taken(
     with desk.seen(browser) as seen:
         with before_its_script(seen, empty) as page:
             page.evaluate(DROP, survey.read_text(encoding="utf-8"))
-        expect(page.locator("#file-line")).to_contain_text("dropped.csv: 2,000 records", timeout=LONG)
+        expect(page.locator("#file-line")).to_contain_text("dropped.csv: 2,000 records")
 
 
 def test_a_file_dropped_beside_a_file_that_is_there_changes_nothing_unasked(
@@ -73,7 +71,7 @@ def test_a_file_dropped_beside_a_file_that_is_there_changes_nothing_unasked(
         page.click("#other-file")
         page.click("#replace-yes")
         page.evaluate(DROP, "a,b\n1,2\n3,4\n")
-        expect(page.locator("#file-line")).to_contain_text("dropped.csv: 2 records", timeout=LONG)
+        expect(page.locator("#file-line")).to_contain_text("dropped.csv: 2 records")
 
 
 def test_levels_are_put_in_order_though_rare_ones_are_not_shown(browser: Browser, desk: Desk, tmp_path: Path) -> None:
@@ -94,7 +92,7 @@ def test_levels_are_put_in_order_though_rare_ones_are_not_shown(browser: Browser
             assert not {"superb", "awful", "0", "3"} & set(shown)
             page.click("#levels-done")
         page.click("#save")
-        expect(page.locator("#save")).to_be_disabled(timeout=LONG)
+        expect(page.locator("#save")).to_be_disabled()
         expect(page.locator("#problem")).to_be_hidden()
         for attribute in ("grade", "number"):
             page.get_by_label(f"Levels of {attribute}").click()
@@ -138,7 +136,7 @@ def test_a_household_file_and_a_person_file_are_joined_and_offered_as_two_again(
         page.locator("#household-on").fill("home")
         page.locator("#send-both").click()
         records = len(people.read_text(encoding="utf-8").splitlines()) - 1
-        expect(page.locator("#file-line")).to_contain_text(f"homes.csv + people.csv: {records} records", timeout=LONG)
+        expect(page.locator("#file-line")).to_contain_text(f"homes.csv + people.csv: {records} records")
         expect(page.get_by_label("tenure is the household's")).to_be_checked()
         expect(page.get_by_label("age is the household's")).not_to_be_checked()
         with desk.client() as client:

@@ -16,8 +16,6 @@ from safeswap.service.keeping.vault import open_vault
 from safeswap.service.work.tasks import read_data
 from safeswap.workflow.step_table import assess_steps
 
-LONG = 60_000
-
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -33,7 +31,7 @@ def shown(page: Page) -> list[str]:
 
 
 def settled(page: Page) -> None:
-    expect(page.locator("#pipeline")).to_have_attribute("aria-busy", "false", timeout=LONG)
+    expect(page.locator("#pipeline")).to_have_attribute("aria-busy", "false")
 
 
 def make_scenario(page: Page) -> None:
@@ -58,6 +56,7 @@ def test_a_scenario_and_a_pipeline_of_the_browser_are_those_of_python(browser: B
     project = desk.project(file)
     with desk.seen(browser) as seen:
         page = seen.go(f"/projects/{project}/data")
+        seen.leave()
         make_scenario(page)
         seen.ready()
         for screen in ("risk", "release"):  # kept, on every page
@@ -103,7 +102,8 @@ def test_a_scenario_and_a_pipeline_of_the_browser_are_those_of_python(browser: B
             page.click("#save-toml")
         text = Path(download.value.path()).read_text(encoding="utf-8")
         page.click("#run-pipeline")
-        expect(page.locator("#job .good")).to_be_visible(timeout=LONG)
+        expect(page.locator("#job .good")).to_be_visible()
+        seen.leave()
         page.get_by_role("link", name="The result").first.click()
         seen.ready()
         expect(page.locator('#scores [data-scenario="prosecutor"]').first).to_be_visible()
@@ -163,7 +163,7 @@ class Clicks:
         self.page, self.made = page, 0
 
     def __call__(self, what: Locator) -> None:
-        what.click(timeout=LONG)
+        what.click()
         self.made += 1
 
     def link(self, name: str) -> None:
@@ -178,7 +178,7 @@ class Clicks:
         self(self.page.locator("#request"))
         self(self.page.locator("#looked"))
         self(self.page.locator("#approve"))
-        with self.page.expect_download(timeout=LONG):
+        with self.page.expect_download():
             self(self.page.locator("#download"))
 
 
@@ -194,6 +194,7 @@ def test_few_clicks_lead_from_the_data_to_the_bundle(
     with desk.seen(browser) as seen:
         page = seen.go(f"/projects/{desk.project(files[0])}/data")
         swap = Clicks(page)
+        seen.leave()
         swap.link("Pipeline")
         seen.ready()
         swap(page.get_by_label("Race: Swap", exact=True))
@@ -202,18 +203,21 @@ def test_few_clicks_lead_from_the_data_to_the_bundle(
         assert swap.made <= 9
         page = seen.go(f"/projects/{desk.project(files[1])}/data")
         recode = Clicks(page)
+        seen.leave()
         recode.link("Next: risk")
         seen.ready()
+        seen.leave()
         recode(page.locator("#keep-scenario"))
         seen.ready()
         recode.button("Ask for advice")
         recode.button("Add to the pipeline")
         expect(page.locator("#advice-note")).to_contain_text("Added")
+        seen.leave()
         recode.link("Suppress these")
         page.wait_for_url("**/method?*")
         seen.ready()
         recode.button("Add and mask")
-        expect(page.locator("#job .good")).to_contain_text("blanked", timeout=LONG)
+        expect(page.locator("#job .good")).to_contain_text("blanked")
         expect(page.locator("#job .good")).not_to_contain_text("unsafe")
         expect(page.locator("#maskings tr").first).to_contain_text("recode")
         recode.release()

@@ -59,7 +59,7 @@ def test_above_a_policy_both_people_say_why(browser: Browser, office: Desk, halv
         page = seen.go(f"/projects/{project}/indicators")
         page.locator("#text").fill(INDICATORS)
         page.get_by_role("button", name="Compare before and after").click()
-        expect(page.locator("#drawn tbody tr").first).to_be_visible(timeout=60_000)
+        expect(page.locator("#drawn tbody tr").first).to_be_visible()
 
         page = seen.go(f"/projects/{project}/release")
         for name in LINKED:

@@ -16,7 +16,6 @@ from safeswap import datasets
 from safeswap.model.microdata import Microdata
 
 HOUSEHOLDS = 3000
-LONG = 60_000
 EDIT_1990 = {
     "method": "edit_1990",
     "keys": ["ADULTS", "TENURE"],
@@ -88,7 +87,7 @@ def same_table(page: Page, desk: Desk, address: str, *, rows: str, columns: str)
     page.get_by_label("Attribute of the rows").select_option(rows)
     page.get_by_label("Attribute of the columns").select_option(columns)
     drawn = page.locator("#before table")
-    expect(drawn).to_have_attribute("aria-label", f"{rows} by {columns}, before and after", timeout=LONG)
+    expect(drawn).to_have_attribute("aria-label", f"{rows} by {columns}, before and after")
     cells = drawn.evaluate(
         """(table) => [...table.querySelectorAll("tbody td")].map((td) => [td.parentNode.cells[0].textContent,
             table.tHead.rows[0].cells[td.cellIndex].textContent, td.textContent])"""
@@ -121,7 +120,7 @@ def test_the_edit_of_1990_is_made_on_its_form_and_its_result_is_shown(
         page.get_by_role("combobox", name=re.compile("^Across")).select_option("PLACE")
         page.get_by_role("spinbutton", name=re.compile("^Rate")).fill("0.2")
         page.click("#mask")
-        page.locator("#job").get_by_role("link", name="The result").click(timeout=LONG)
+        page.locator("#job").get_by_role("link", name="The result").click()
         page.wait_for_url("**/results/*")
         seen.ready()
         found = agrees(page, desk, census, page.url.rpartition("/")[2])

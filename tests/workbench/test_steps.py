@@ -16,7 +16,6 @@ from safeswap.service.routes.jobs import Job
 
 KEYS = ["Age", "EmpTyp", "Edu", "MS", "Race", "Sex"]
 COMBINATIONS = {"keys": KEYS, "tolerance": 3, "missing": "none"}
-LONG = 60_000
 
 
 @pytest.fixture(scope="module")
@@ -38,9 +37,9 @@ def _unsafe(desk: Desk, project: str) -> str:
 
 def _saved(page: Page) -> None:
     page.click("#save")
-    expect(page.locator("#job progress")).to_have_count(0, timeout=LONG)
-    expect(page.locator("#unsaved")).to_be_empty(timeout=LONG)
-    expect(page.locator("#save")).to_be_disabled(timeout=LONG)
+    expect(page.locator("#job progress")).to_have_count(0)
+    expect(page.locator("#unsaved")).to_be_empty()
+    expect(page.locator("#save")).to_be_disabled()
 
 
 def test_kinds_labels_and_the_order_of_levels_are_edited(browser: Browser, desk: Desk, survey: Path) -> None:
@@ -66,7 +65,7 @@ def test_kinds_labels_and_the_order_of_levels_are_edited(browser: Browser, desk:
         assert next(level["label"] for level in edu["levels"] if level["level"] == "HS") == "High school"
         expect(page.locator("#warnings")).not_to_contain_text("Edu")
         page.click("#confirm")
-        expect(page.locator("#confirm")).to_be_hidden(timeout=LONG)
+        expect(page.locator("#confirm")).to_be_hidden()
         assert not any(
             each["inferred"] for each in _asked(desk, "GET", f"/projects/{project}/description")["attributes"]
         )
@@ -87,7 +86,7 @@ def test_counts_below_the_tolerance_are_not_shown(browser: Browser, desk: Desk, 
 
 
 def _settled(page: Page) -> None:
-    expect(page.locator("#pipeline")).to_have_attribute("aria-busy", "false", timeout=LONG)
+    expect(page.locator("#pipeline")).to_have_attribute("aria-busy", "false")
 
 
 def _steps(desk: Desk, project: str) -> Any:
@@ -101,6 +100,7 @@ def test_risk_leads_to_the_pipeline_and_tells_what_it_leaves(browser: Browser, d
         sentence = page.locator("#sentence")
         untouched = _unsafe(desk, project)
         expect(sentence).to_have_text(untouched)
+        seen.leave()
         page.click("#keep-scenario")
         seen.ready()
         expect(sentence).to_contain_text("Scenario own")
@@ -122,7 +122,8 @@ def test_risk_leads_to_the_pipeline_and_tells_what_it_leaves(browser: Browser, d
         ):
             page.keyboard.press("ArrowRight")
             expect(page.locator(f"#tab-{side}")).to_have_attribute("aria-selected", "true")
-            expect(sentence).to_contain_text(told, timeout=LONG)
+            expect(sentence).to_contain_text(told)
+        seen.leave()
         page.get_by_role("link", name="Recode").click()
         seen.ready()
         expect(page.locator("#method")).to_have_value("recode:recode")
@@ -131,11 +132,12 @@ def test_risk_leads_to_the_pipeline_and_tells_what_it_leaves(browser: Browser, d
         page = seen.go(f"/projects/{project}/risk")
         page.reload()
         seen.ready()
+        seen.leave()
         page.get_by_role("link", name="Suppress these").click()
         seen.ready()
         expect(page.locator("#of-scenario")).to_be_checked()
         page.click("#add-step")
-        expect(page.locator('[data-step="suppress"] [data-scenario="own"]')).to_contain_text("→ 0", timeout=LONG)
+        expect(page.locator('[data-step="suppress"] [data-scenario="own"]')).to_contain_text("→ 0")
         assert [step["method"] for step in _steps(desk, project)] == ["recode", "suppress"]
         page = seen.go(f"/projects/{project}/risk")
         expect(sentence).to_contain_text("No combination of values is unsafe")
@@ -316,7 +318,7 @@ def test_another_method_has_the_form_of_its_schema(
         page.locator("#fields fieldset").first.get_by_label("Race", exact=True).check()
         page.get_by_label("Keep").fill("0.7")
         page.click("#mask")
-        expect(page.locator("#job .good")).to_be_visible(timeout=LONG)
+        expect(page.locator("#job .good")).to_be_visible()
         newest = _asked(desk, "GET", f"/projects/{project}/maskings?limit=1")["items"][0]
         (made,) = newest["spec"]["spec"]["steps"]
         assert {key: made[key] for key in stated} == stated
@@ -403,7 +405,7 @@ def test_a_recode_is_stated_step_by_step_and_what_cannot_be_read_is_not_sent(
         spans.get_by_role("button", name="Remove steps 3").click()
         expect(page.get_by_role("button", name="Add to steps")).to_be_focused()
         page.click("#mask")
-        expect(page.locator("#job .good")).to_be_visible(timeout=LONG)
+        expect(page.locator("#job .good")).to_be_visible()
         newest = _asked(desk, "GET", f"/projects/{project}/maskings?limit=1")["items"][0]
         made = newest["spec"]["spec"]["steps"][-1]["steps"]
         assert [step["attribute"] for step in made] == ["MS", "Edu"]
@@ -429,7 +431,7 @@ def test_tables_are_checked_and_made_safe(browser: Browser, desk: Desk, project:
         expect(page.locator("#check")).to_contain_text(said["sentence"][1:])
         expect(page.locator("#checked tr")).to_have_count(2)
         page.click("#make")
-        expect(page.locator("#one")).to_be_visible(timeout=LONG)
+        expect(page.locator("#one")).to_be_visible()
         newest = _asked(desk, "GET", f"/projects/{project}/safe-tables?limit=1")["items"][0]
         made = _asked(desk, "GET", f"/projects/{project}/safe-tables/{newest['id']}")
         assert made["spec"]["tables"] == tables
@@ -488,14 +490,14 @@ def test_a_project_is_packed_and_taken_from_its_archive(
         page = seen.go(f"/projects/{project}/data")
         page.locator("#keeping summary").click()
         page.click("#pack")
-        with page.expect_download(timeout=LONG) as download:
-            page.get_by_role("link", name="Save the archive").click(timeout=LONG)
+        with page.expect_download() as download:
+            page.get_by_role("link", name="Save the archive").click()
         archive = tmp_path / "kept.zip"
         download.value.save_as(archive)
         page = seen.go("/")
         page.set_input_files("#archive", archive)
-        page.wait_for_url("**/projects/*/data", timeout=LONG)
-        expect(page.locator("#file-line")).to_contain_text("2,000 records", timeout=LONG)
+        page.wait_for_url("**/projects/*/data")
+        expect(page.locator("#file-line")).to_contain_text("2,000 records")
         page.locator("#keeping summary").click()
         expect(page.locator("#delete")).to_be_disabled()
         page.fill("#delete-name", page.locator("#project-name").inner_text())
@@ -519,7 +521,7 @@ def test_a_masking_is_made_with_the_keyboard_alone(browser: Browser, desk: Desk,
         expect(page.locator("#plan")).to_contain_text("feasible")
         _tab_to(page, "Add and mask")
         page.keyboard.press("Enter")
-        expect(page.locator("#job .good")).to_be_visible(timeout=LONG)
+        expect(page.locator("#job .good")).to_be_visible()
     newest = _asked(desk, "GET", f"/projects/{project}/maskings?limit=1")["items"][0]
     assert newest["spec"]["spec"]["steps"][-1]["swap"] == ["Sex"]
 

@@ -164,11 +164,11 @@ def _refuse_half(masked_file: Path, audit: Path, *, is_half: bool) -> None:
     found = (read_audit_json(path.parent)["notes"] for path in audit.glob(f"masking-*/{AUDIT}"))
     known = any(notes.get("persons_sha256") == own for notes in found) if is_half else bool(_records_of(own, audit))
     if known:
-        told, give = ("together with", "give both files of") if is_half else ("without", "leave out the files of")
+        told, give = ("together with", "give both household files") if is_half else ("without", "leave them out")
         raise InputError(
             f"{masked_file.name!r} was masked {told} a file of households",
             code="two-files",
-            hint=f"{give} households; or merge both files, before and after, with merge_households",
+            hint=f"{give}; or merge both files, before and after, with merge_households",
             file=str(masked_file),
         )
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeswap.arrays import keyed, order, threads
+from safeswap.arrays import compiled, keyed, order
 from safeswap.arrays.types import Words
 
 KEY = bytes(range(32))
@@ -58,8 +58,8 @@ def test_files_of_any_size_are_ordered_alike() -> None:
 def test_the_number_of_threads_does_not_change_the_order(
     monkeypatch: pytest.MonkeyPatch, count: int, share: float
 ) -> None:
-    monkeypatch.setattr(threads, "_most_threads", lambda: count)
-    monkeypatch.setattr(threads, "_WORTH_A_THREAD", 1 << 10)
+    monkeypatch.setattr(compiled, "_most_threads", lambda: count)
+    monkeypatch.setattr(compiled, "_WORTH_A_THREAD", 1 << 10)
     monkeypatch.setattr(order, "_WORTH_BUCKETS", 1)
     monkeypatch.setattr(order, "is_worth_compiling", lambda _: True)
     identifiers = np.arange(7, 70_007)
