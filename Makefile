@@ -81,6 +81,11 @@ quick: $(INSTALLED)  ## run unit and conformance tests without the slow ones, in
 	$(BIN)/pytest -n $(CORES) --dist loadscope -m "not slow" --hypothesis-profile=quick -p no:schemathesis \
 		tests/unit tests/conformance $(PYTEST_ARGS)
 
+.PHONY: shake
+shake: $(INSTALLED) $(BROWSER)  ## run the tests of service and workbench with other keys and late answers, three times
+	for run in 1 2 3; do SAFESWAP_SHAKE=$$RANDOM$$run $(BIN)/pytest -n $(JOBS) --dist loadscope \
+		tests/workbench tests/service $(PYTEST_ARGS) || exit 1; done
+
 .PHONY: check
 check: lint types contracts docs test  ## run everything that must pass before a change goes in
 

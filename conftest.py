@@ -1,6 +1,7 @@
 """What every test and doctest has: a ledger of its own, and keys that are the same in every run."""
 
 import hashlib
+import os
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -10,6 +11,9 @@ import pytest
 
 from safeswap.arrays.compiled import Budget
 from safeswap.model.key import Key
+
+# Another text is another run: other keys, and a service that answers late at random. `make shake` tries several.
+SHAKE = os.environ.get("SAFESWAP_SHAKE", "")
 
 # Tests run kernels compiled, as large files do; what small files do in NumPy is compared with that in test_numpy_forms.
 Budget.left = -1
@@ -24,7 +28,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     drawn = count()
 
     def generate(cls: type[Key]) -> Key:
-        return cls(hashlib.sha256(f"{item.nodeid} {next(drawn)}".encode()).digest())
+        return cls(hashlib.sha256(f"{SHAKE}{item.nodeid} {next(drawn)}".encode()).digest())
 
     Key.generate = classmethod(generate)  # type: ignore[method-assign,assignment]
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,12 +22,14 @@ from tests.service.serving import PASSWORD, listen, password_hash
 
 from safeswap.service.app import API, create_app
 from safeswap.service.client import Client
+from safeswap.service.keeping.vault import open_vault
 from safeswap.service.people import accounts
 from safeswap.service.people.sessions import StartTokens
 from safeswap.service.settings import Settings
 from safeswap.service.work.running import run_workers
 from safeswap.workbench import add_workbench
 
+Application = Callable[[Any, Any, Any], Awaitable[None]]
 PEOPLE = {"ana": "analyst", "olga": "officer", "vera": "viewer"}
 
 
@@ -88,8 +93,14 @@ class Desk:
         self.address = f"http://127.0.0.1:{port}"
         app = create_app(self.settings, start_tokens=self.tokens)
         add_workbench(app)
+        shake = os.environ.get("SAFESWAP_SHAKE")
         config = uvicorn.Config(
-            app, lifespan="on", ws="none", log_config=None, access_log=False, timeout_graceful_shutdown=1
+            _late(app, random.Random(shake)) if shake else app,
+            lifespan="on",
+            ws="none",
+            log_config=None,
+            access_log=False,
+            timeout_graceful_shutdown=1,
         )
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
@@ -121,11 +132,17 @@ class Desk:
     def project(self, file: Path, *, who: str = "ana", members: tuple[str, ...] = (), **options: Any) -> str:
         """A project with a file that has been read; its id."""
         with self.client(who) as client:
-            made = client.make_project(file.stem)
+            project = self.new_project(client, file.stem)
             for name in members:
-                client._send("PUT", f"/projects/{made.id}/members/{name}")
-            client.wait(client.send_data(made.id, file, **options))
-            return made.id
+                client._send("PUT", f"/projects/{project}/members/{name}")
+            client.wait(client.send_data(project, file, **options))
+            return project
+
+    def new_project(self, client: Client, name: str) -> str:
+        """An empty project; its id. Its key is drawn in this process, where keys are the same in every run."""
+        project = client.make_project(name).id
+        open_vault(self.settings).project_key(project)
+        return project
 
     @contextmanager
     def seen(
@@ -185,3 +202,21 @@ def desk_in(folder: Path, *, single_user: bool, **given: Any) -> Iterator[Desk]:
         yield desk
     finally:
         desk.stop()
+
+
+def _late(app: Application, drawn: random.Random) -> Application:
+    """Let questions and answers take their time, so that a page meets them in other orders than on a quick machine."""
+
+    async def late(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http" and scope["path"].startswith(API):
+            await asyncio.sleep(drawn.choice([0.0, 0.05, 0.3]))
+            await app(scope, receive, lambda message: _sent(message, send))
+        else:
+            await app(scope, receive, send)
+
+    async def _sent(message: Any, send: Any) -> None:
+        if message["type"] == "http.response.start":
+            await asyncio.sleep(drawn.choice([0.0, 0.05, 0.5]))
+        await send(message)
+
+    return late

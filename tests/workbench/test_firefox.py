@@ -20,7 +20,7 @@ FAILS = "document.querySelector('#problem:not([hidden])')?.innerText ?? ''"
 def worked(desk: Desk) -> dict[str, str]:
     """The shipped household survey with a scenario, a pipeline, and one result of each kind."""
     with desk.client() as client:
-        project = client.make_project("Homes").id
+        project = desk.new_project(client, "Homes")
         client.wait(client._post(Job, f"/projects/{project}/data-from-sample", {"sample": "household_survey"}))
         keys, steps = ["region", "sex", "education"], [{"method": "swap", "swap": ["tenure"], "rate": 0.1}]
         client.change_settings(

@@ -22,7 +22,7 @@ INDICATORS = '[[indicators]]\nstatistic = "share"\nof = "tenure"\nlevel = "1"\nb
 def survey_of_homes(desk: Desk) -> dict[str, str]:
     """The shipped household survey with a scenario, and a masking of it."""
     with desk.client() as client:
-        project = client.make_project("Homes").id
+        project = desk.new_project(client, "Homes")
         client.wait(client._post(Job, f"/projects/{project}/data-from-sample", {"sample": "household_survey"}))
         path = f"/projects/{project}/settings"
         scenario = {"name": "nosy neighbour", "keys": ["region", "sex", "education"], "tolerance": 3}
@@ -83,7 +83,9 @@ def test_indicators_before_are_weighted_shares_and_what_moved_is_flagged(
     for title, before, after, _, note in cells:
         region = title.rpartition(": ")[2]
         assert float(before) == pytest.approx(totals[region][0] / totals[region][1], rel=1e-3)
-        assert note.startswith("beyond tolerance") == (abs(float(after) / float(before) - 1) > 0.001)
+        change = abs(float(after) / float(before) - 1)
+        if abs(change - 0.001) > 0.00012 / float(before):  # four digits tell the side
+            assert note.startswith("beyond tolerance") == (change > 0.001)
 
 
 def test_attacks_are_those_of_the_service(browser: Browser, desk: Desk, survey_of_homes: Any) -> None:

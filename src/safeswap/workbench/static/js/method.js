@@ -6,7 +6,7 @@ import { byId, el, figure, fill, name, when } from "./dom.js";
 import { schemaForm } from "./forms.js";
 import { underWay } from "./jobs.js";
 import { followMasking, links, specText, undoButton } from "./masking.js";
-import { activeSteps, beginPipeline, mark, mask, put, steps } from "./pipeline.js";
+import { activeSteps, beginPipeline, mark, mask, placeOf, put, steps } from "./pipeline.js";
 import { recodeForm, valuesMade } from "./recode-form.js";
 import { inUse } from "./scenario.js";
 import { at, begin, current, projectId, python } from "./page.js";
@@ -85,7 +85,9 @@ const chosenKind = (step) => (step.steps.length === 1 && state.recodes.has(step.
 const chosenMethod = () => byId("method").value.split(":");
 const kindOf = (attribute) => state.columns[attribute] ?? state.attributes.find((each) => each.name === attribute)?.kind;
 const levelsOf = (attribute) => (CATEGORICAL.has(kindOf(attribute)) ? [...new Set([...(state.attributes.find((each) => each.name === attribute)?.levels ?? []).map((level) => level.level), ...valuesMade(earlierRecodes(), attribute)])] : []);
-const earlierRecodes = () => steps().slice(0, state.editing ?? undefined).filter((step) => step.method === "recode" && !step.off).flatMap((step) => step.steps);
+// The place of the edited step, which may have moved; null where a step is added.
+const editedPlace = () => { const place = placeOf(state.editing); return place < 0 ? null : place; };
+const earlierRecodes = () => steps().slice(0, editedPlace() ?? undefined).filter((step) => step.method === "recode" && !step.off).flatMap((step) => step.steps);
 
 function roles() {
   // As the pipeline leaves them: a banded number can be swapped, a dropped column cannot.
@@ -157,9 +159,9 @@ function drawForm(method, context, first) {
 }
 
 // Load a step into the form; saving replaces it.
-function edit(position) {
-  const step = steps()[position], { name: _, off: __, ...first } = step;
-  state.editing = position;
+function edit(called) {
+  const step = steps()[placeOf(called)], { name: _, off: __, ...first } = step;
+  state.editing = called;
   byId("method").value = step.method === "recode" ? chosenKind(step) : step.method;
   if (step.method === "swap") setRoles(step);
   choose(first, true);
@@ -167,7 +169,7 @@ function edit(position) {
   byId("add-step").textContent = `Save ${step.name}`;
   byId("mask").hidden = true;
   byId("leave-step").hidden = false;
-  mark(position);
+  mark(called);
   byId("method").focus();
   byId("method-form").scrollIntoView({ block: "start" });
 }
@@ -183,7 +185,7 @@ function leave() {
 
 // The step of the form; parameters of the edited one that the form does not show are kept.
 function stepOf() {
-  const stated = spec(), old = steps()[state.editing];
+  const stated = spec(), old = steps()[editedPlace()];
   const kept = old ? { name: old.name, ...(old.off ? { off: true } : {}), ...(old.method === "swap" && old.pairs ? { pairs: old.pairs } : {}) } : {};
   if (kept.pairs) delete stated.rate;
   return { ...kept, ...stated };
@@ -191,8 +193,8 @@ function stepOf() {
 
 async function save() {
   lookForGaps();
-  const step = stepOf(), list = state.editing === null ? [...steps(), step] : steps().with(state.editing, step);
-  if (!(await put(list))) return false;
+  const step = stepOf(), called = state.editing;
+  if (!(await put((list) => (list.some((each) => each.name === called) ? list.map((each) => (each.name === called ? step : each)) : [...list, step])))) return false;
   leave();
   // The next step starts from an empty form.
   if (step.method === "swap") setRoles({});
@@ -239,7 +241,7 @@ async function plan() {
   if (missing.length) { show(line, lacks(missing), !form.isFaulty(), []); return; }
   if (isSwap && !wanted.swap) { show(line, "Give at least one attribute the role Swap.", true, []); return; }
   try {
-    const found = await askLatest(at("/plan"), { spec: wanted, ...(steps().length ? { after_steps: state.editing ?? steps().length } : {}) });
+    const found = await askLatest(at("/plan"), { spec: wanted, ...(steps().length ? { after_steps: editedPlace() ?? steps().length } : {}) });
     if (own !== asked) return;
     show(line, found.sentence + ".", found.is_feasible, found.relaxations);
   } catch (error) {

@@ -6,16 +6,18 @@ import { followMasking, specText } from "./masking.js";
 import { at, resultAt } from "./page.js";
 import { change, state as kept } from "./scenario.js";
 
-const state = { mayWork: false, table: null, busy: false, cancelled: false, measures: () => [], onEdit: null, onTable: () => {}, editing: null, asked: 0 };
+const state = { mayWork: false, table: null, busy: false, cancelled: false, measures: () => [], onEdit: null, onTable: () => {}, editing: null, asked: 0, changing: 0 };
 
 export const steps = () => kept.settings.steps;
+// A step by its name, which stays its own while steps move.
+export const placeOf = (called) => steps().findIndex((step) => step.name === called);
 export const activeSteps = () => steps().filter((step) => !step.off).map(({ off: _, ...step }) => step);
 
 export function beginPipeline({ mayWork, recipe, measures, onEdit, onTable }) {
   Object.assign(state, { mayWork, measures, onEdit, onTable });
   byId("pipeline").hidden = false;
-  byId("undo-step").addEventListener("click", through("undo"));
-  byId("redo-step").addEventListener("click", through("redo"));
+  byId("undo-step").addEventListener("click", () => through("undo"));
+  byId("redo-step").addEventListener("click", () => through("redo"));
   for (const id of ["undo-step", "redo-step", "run-pipeline", "read-toml-label"]) byId(id).hidden = !mayWork;
   byId("count-steps").addEventListener("click", guarded(() => show()));
   byId("save-toml").href = resultAt("/project.toml");
@@ -54,17 +56,22 @@ function offerRecipe(recipe) {
   byId("pipeline-note").after(line);
 }
 
-// Replace the steps, then show what each does; `focus` is the control that keeps the focus.
-export const put = guarded(async (changed, focus = "") => {
-  await change({ steps: changed });
+// Changes are made one after the other, in the order of the clicks; the panel is busy from the first click on.
+let last = Promise.resolve();
+async function inTurn(make, focus) {
+  state.changing += 1;
+  byId("pipeline").setAttribute("aria-busy", "true");
+  const own = last.then(make);
+  last = own.catch(() => {});
+  try { await own; } finally { state.changing -= 1; draw(); }
   await show(focus);
   return true;
-});
+}
 
-const through = (way) => guarded(async () => {
-  kept.settings = (await call("POST", at(`/settings/${way}`), { body: {} })).value;
-  await show(`${way}-step`);
-});
+// Change the steps, then show what each does. `made` turns the present steps into others; `focus` is the control that keeps the focus.
+export const put = guarded((made, focus = "") => inTurn(() => change({ steps: made(steps()) }), focus));
+
+const through = guarded((way) => inTurn(async () => { kept.settings = (await call("POST", at(`/settings/${way}`), { body: {} })).value; }, `${way}-step`));
 
 async function show(focus = "") {
   state.busy = true;
@@ -82,14 +89,14 @@ async function show(focus = "") {
   }
 }
 
-export function mark(position) {
-  state.editing = position;
+export function mark(called) {
+  state.editing = called;
   draw();
 }
 
 function draw(focus = "") {
   const list = steps(), rows = new Map((state.table?.steps ?? []).map((row) => [row.name, row])), misfit = state.table?.problem;
-  byId("pipeline").setAttribute("aria-busy", String(state.busy));
+  byId("pipeline").setAttribute("aria-busy", String(state.busy || state.changing > 0));
   byId("undo-step").disabled = !kept.settings.can_undo;
   byId("redo-step").disabled = !kept.settings.can_redo;
   byId("run-pipeline").disabled = !activeSteps().length || Boolean(misfit && !state.busy);
@@ -98,12 +105,12 @@ function draw(focus = "") {
   const active = activeSteps();
   fill(byId("pipeline-steps"), list.map((step, i) => {
     const fails = misfit && !step.off && active[misfit.position - 1]?.name === step.name;
-    return el("li", { class: step.off ? "off" : fails ? "misfit" : "", data: { step: step.name }, "aria-current": state.editing === i ? "step" : null, on: drops(i) },
-      state.mayWork ? el("span", { class: "handle", draggable: "true", "aria-hidden": "true", title: "Drag to move", on: { dragstart: (event) => { event.dataTransfer.setData("text/plain", String(i)); event.dataTransfer.effectAllowed = "move"; } } }, "⠿") : null,
+    return el("li", { class: step.off ? "off" : fails ? "misfit" : "", data: { step: step.name }, "aria-current": state.editing === step.name ? "step" : null, on: drops(i) },
+      state.mayWork ? el("span", { class: "handle", draggable: "true", "aria-hidden": "true", title: "Drag to move", on: { dragstart: (event) => { event.dataTransfer.setData("text/plain", step.name); event.dataTransfer.effectAllowed = "move"; } } }, "⠿") : null,
       el("div", { class: "what" }, el("strong", {}, name(step.name)), " ", name(told(step, i)),
         fails ? el("p", { class: "fault", role: "alert" }, name(misfit.detail), misfit.hint ? [" ", name(misfit.hint)] : null) : null),
       el("div", { class: "effect" }, step.off ? el("span", { class: "note" }, "Switched off") : effect(rows.get(step.name), fails)),
-      state.mayWork ? controls(step, i, list) : null);
+      state.mayWork ? controls(step, i) : null);
   }));
   const target = focus && (document.getElementById(focus) ?? document.querySelector(`[data-control="${CSS.escape(focus)}"]`));
   if (target) (target.disabled ? target.closest("li")?.querySelector("button:not(:disabled)") : target)?.focus();
@@ -117,16 +124,22 @@ function told(step, i) {
   return step.name.startsWith(spec.method) ? text.slice(spec.method.length + 2) : text;
 }
 
-function controls(step, i, list) {
+function controls(step, i) {
   const act = (text, title, changed, disabled, wanted) => el("button", { type: "button", class: "small", "aria-label": `${title} ${step.name}`, title, disabled, data: { control: `${text} ${step.name}` },
     on: { click: () => changed(`${text} ${step.name}`) }, ...wanted }, text);
-  const moved = (to) => { const made = list.toSpliced(i, 1); made.splice(to, 0, step); return made; };
+  const isThis = (each) => each.name === step.name, moved = (by) => (list) => shifted(list, list.findIndex(isThis), by);
   return el("div", { class: "controls" },
-    act("↑", "Move up", (focus) => { put(moved(i - 1), focus); say(`${step.name} is step ${i} now.`); }, i === 0),
-    act("↓", "Move down", (focus) => { put(moved(i + 1), focus); say(`${step.name} is step ${i + 2} now.`); }, i === list.length - 1),
-    act("Edit", "Edit", () => state.onEdit(i)),
-    act(step.off ? "On" : "Off", step.off ? "Switch on" : "Switch off", () => put(list.with(i, { ...step, off: !step.off }), `${step.off ? "Off" : "On"} ${step.name}`)),
-    act("Remove", "Remove", () => { put(list.toSpliced(i, 1), "undo-step"); say(`${step.name} was removed.`); }));
+    act("↑", "Move up", (focus) => { put(moved(-1), focus); say(`${step.name} is step ${i} now.`); }, i === 0),
+    act("↓", "Move down", (focus) => { put(moved(1), focus); say(`${step.name} is step ${i + 2} now.`); }, i === steps().length - 1),
+    act("Edit", "Edit", () => state.onEdit(step.name)),
+    act(step.off ? "On" : "Off", step.off ? "Switch on" : "Switch off", () => put((list) => list.map((each) => (isThis(each) ? { ...each, off: !step.off } : each)), `${step.off ? "Off" : "On"} ${step.name}`)),
+    act("Remove", "Remove", () => { put((list) => list.filter((each) => !isThis(each)), "undo-step"); say(`${step.name} was removed.`); }));
+}
+
+// The steps with one of them moved; a step that is gone by now moves nothing.
+function shifted(list, from, by) {
+  const to = Math.min(Math.max(from + by, 0), list.length - 1), made = from < 0 ? list : list.toSpliced(from, 1);
+  return from < 0 ? made : made.toSpliced(to, 0, list[from]);
 }
 
 function drops(i) {
@@ -135,11 +148,9 @@ function drops(i) {
     dragleave: (event) => event.currentTarget.classList.remove("over"),
     drop: (event) => {
       event.preventDefault();
-      const from = Number(event.dataTransfer.getData("text/plain")), list = steps();
-      if (!Number.isInteger(from) || from === i || !list[from]) return;
-      const made = list.toSpliced(from, 1);
-      made.splice(i, 0, list[from]);
-      put(made);
+      const moving = event.dataTransfer.getData("text/plain"), onto = steps()[i].name;
+      if (moving === onto || placeOf(moving) < 0) return;
+      put((list) => { const from = list.findIndex((each) => each.name === moving); return shifted(list, from, list.findIndex((each) => each.name === onto) - from); });
     },
   } : {};
 }
