@@ -178,9 +178,9 @@ def test_the_plan_tells_what_will_be_needed() -> None:
         "k=2",
         "origin left out of the risk variables",
         "age left out of the risk variables",
-        'over_rate="riskiest"',
+        "the riskiest only, up to the rate",
     }
-    assert plan.needing_less['over_rate="riskiest"'] <= 0.01
+    assert plan.needing_less["the riskiest only, up to the rate"] <= 0.01
     assert all(rate < plan.rate_needed for rate in plan.needing_less.values())
     masked = ss.mask(data, spec.replace(rate=0.01, rounds=1), key=KEY)
     assert masked.audit.facts["at_risk_swapped"] == plan.feasible

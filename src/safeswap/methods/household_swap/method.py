@@ -282,7 +282,7 @@ def _needing_less(data: Microdata, spec: HouseholdSwapSpec) -> dict[str, float]:
             left = tuple(other for other in spec.risk_variables if other != name)
             tried[f"{name} left out of the risk variables"] = spec.replace(risk_variables=left)
     if spec.over_rate == "swap":
-        tried['over_rate="riskiest"'] = spec.replace(over_rate="riskiest")
+        tried["the riskiest only, up to the rate"] = spec.replace(over_rate="riskiest")
     found = {}
     for change, other in tried.items():
         again = read_households(data, other, _PLANNING, bytes(32))

@@ -70,7 +70,7 @@ async function plan(refresh) {
   if (!state.geography.length) return;
   const own = ++state.asked;  // a later question may be answered first
   const similar = ticked("similar"), form = byId("plan-form").elements;
-  state.spec = { method: "household_swap", risk_variables: ticked("risk-variables"), k: Number(form.k.value), rate: Number(form.rate.value) / 100, ...(similar.length ? { similar: [similar] } : {}) };
+  state.spec = { method: "household_swap", risk_variables: ticked("risk-variables"), k: Number(form.k.value), rate: Number(form.rate.value) / 100, ...(form.over.value === "swap" ? {} : { over_rate: form.over.value }), ...(similar.length ? { similar: [similar] } : {}) };
   byId("plan").setAttribute("aria-busy", "true");
   try {
     const found = await askLatest(at("/plan"), { spec: state.spec }), risky = found.details.at_risk ?? {};
