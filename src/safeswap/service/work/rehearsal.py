@@ -1,0 +1,71 @@
+"""Rehearse what the pages ask for when a service starts, so that the first person to open one does not wait.
+
+First in a process of low priority: on a machine that never ran them, compiling the kernels takes half a minute, and
+Numba keeps them on disk. Then in the server, which only has to load them.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+_PAUSE = 0.2  # seconds between two looks at the other process
+
+
+def rehearse() -> None:
+    """Plan and measure on the shipped survey as the pages do: imports what they need, and compiles it or loads it."""
+    from safeswap import datasets, registry
+    from safeswap.model.key import Key
+    from safeswap.model.scenario import Scenario
+    from safeswap.workflow.masking import mask, plan
+    from safeswap.workflow.step_table import assess_steps
+
+    survey = datasets.household_survey()
+    for method in registry.methods().values():
+        method.spec_type.model_json_schema()
+    risky = {"method": "household_swap", "risk_variables": ["sex", "education"], "k": 3, "rate": 0.02}
+    for more in ({}, {"similar": [["tenure"]]}):
+        plan(survey, {**risky, **more})
+    scenario = Scenario(name="rehearsal", keys=("region", "sex", "education"))
+    steps = (
+        {"method": "suppress", "keys": list(scenario.keys or ())},
+        {"method": "swap", "swap": ["tenure"], "rate": 0.1},
+    )
+    for step in steps:
+        assess_steps(mask(survey, {**step}, key=Key(bytes(32))), scenarios=[scenario])
+
+
+@contextmanager
+def rehearsing(server_is_up: Callable[[], bool]) -> Iterator[None]:
+    """Rehearse beside the service, as soon as it answers; what is not done at its end is left."""
+    stopping = threading.Event()
+    thread = threading.Thread(target=_rehearse_twice, args=(stopping, server_is_up), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+
+
+def _rehearse_twice(stopping: threading.Event, server_is_up: Callable[[], bool]) -> None:
+    while not server_is_up():
+        if stopping.wait(_PAUSE):
+            return
+    alone = subprocess.Popen([sys.executable, "-m", __name__], stderr=subprocess.DEVNULL, start_new_session=True)
+    while alone.poll() is None:
+        if stopping.wait(_PAUSE):
+            alone.kill()
+            alone.wait()
+            return
+    if alone.returncode == 0:
+        rehearse()
+
+
+if __name__ == "__main__":
+    with suppress(OSError, AttributeError):
+        os.nice(10)
+    rehearse()
