@@ -430,13 +430,14 @@ def name_swapped(attack: str, named: Flags, touched: Flags, how: str) -> Outcome
     """Return how often a record named as swapped is one."""
     number, share = int(np.count_nonzero(named)), float(touched.mean())
     success = float(touched[named].mean()) if number else share
+    found = f"Of {plural(number, 'record')} that {how}, {success:.1%} were changed; of all, {share:.1%}."
     return Outcome(
         attack=attack,
         success=success,
         baseline=share,
         trials=number,
         against="naming anyone",
-        sentence=f"Of {plural(number, 'record')} that {how}, {success:.1%} were changed; of all, {share:.1%}.",
+        sentence=found if number else f"No records {how}: nobody can be named.",
     )
 
 

@@ -51,10 +51,8 @@ def link_cells(name: str, before: Int64s, after: Int64s, how: str) -> Outcome:
     true = int(np.count_nonzero(claimed & (before == after)))
     precision = true / max(int(claimed.sum()), 1)
     success = float(right.mean())
-    sentence = (
-        f"{success:.2%} of the records are found {how}; of {int(claimed.sum()):,} that seem unique, {precision:.1%} "
-        "are the person's own."
-    )
+    unique = f"of {int(claimed.sum()):,} that seem unique, {precision:.1%} are the person's own"
+    sentence = f"{success:.2%} of the records are found {how}; {unique if claimed.any() else 'none seems unique'}."
     detail = {"claimed": int(claimed.sum()), "claimed_true": true, "precision_on_uniques": precision}
     detail |= {"correct_links": float(right.sum()), "records": records}
     return Outcome(
