@@ -285,16 +285,20 @@ def _walk_in_numpy(
 ) -> tuple[Rows, int, int]:
     """Form all pairs at once, put them in the order of their later record, and stop at the last one wanted."""
     records = len(coordinates)
-    labels = strata if len(strata) else np.zeros(records, dtype=np.uint32)
-    order = np.argsort(labels, kind="stable") if by_stratum else np.arange(records)
-    ends = np.flatnonzero(np.diff(labels[order])) + 1 if by_stratum else np.zeros(0, dtype=np.int64)
-    starts = np.r_[0, ends].astype(np.int64)
-    rank = np.arange(records) - np.repeat(starts, np.diff(np.r_[starts, records]))
-    second = np.flatnonzero(rank % 2)
-    pairs = np.stack([order[second - 1], order[second]], axis=1)
-    pairs = pairs[np.argsort(pairs[:, 1])]
+    if by_stratum and len(strata):
+        order = np.argsort(strata, kind="stable")
+        ends = np.flatnonzero(np.diff(strata[order])) + 1
+        starts = np.r_[0, ends].astype(np.int64)
+        rank = np.arange(records) - np.repeat(starts, np.diff(np.r_[starts, records]))
+        second = np.flatnonzero(rank % 2)
+        pairs = np.stack([order[second - 1], order[second]], axis=1)
+        pairs = pairs[np.argsort(pairs[:, 1])]
+    else:
+        pairs = np.arange(records // 2 * 2).reshape(-1, 2)
     first, later = pairs.T
-    is_valid = (coordinates[first] != coordinates[later]).all(axis=1) & (labels[first] == labels[later])
+    is_valid = (coordinates[first] != coordinates[later]).all(axis=1)
+    if len(strata):
+        is_valid &= strata[first] == strata[later]
     valid = np.flatnonzero(is_valid)
     if len(valid) < wanted:
         return pairs[valid], records, len(pairs)
@@ -453,11 +457,18 @@ def exchange(values: Any, pairs: Rows, *, directed: bool = False) -> None:
     if directed:
         values[pairs[:, 0]] = values[pairs[:, 1]]
         return
-    if is_worth_compiling(50 * len(pairs)):
+    if is_worth_compiling(10 * len(pairs)):
         _exchange(values, pairs)
-        return
-    for a, b in pairs.tolist():
-        values[a], values[b] = values[b], values[a]
+    elif _are_disjoint(pairs):
+        values[pairs] = values[pairs[:, ::-1]]
+    else:
+        for a, b in pairs.tolist():
+            values[a], values[b] = values[b], values[a]
+
+
+def _are_disjoint(pairs: Rows) -> bool:
+    ordered = np.sort(pairs, axis=None)
+    return bool((ordered[1:] != ordered[:-1]).all())
 
 
 @njit(cache=True, nogil=True)
