@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from safeswap.cli.console import Console, visible
-from safeswap.cli.masking import HOUSEHOLDS
+from safeswap.cli.masking import HOUSEHOLDS, HouseholdFiles, MaskedHouseholds, OriginalHouseholds
 from safeswap.cli.options import (
     OUTPUT,
     RANDOMNESS,
@@ -86,15 +86,8 @@ def release(
             rich_help_panel=DOCUMENTATION,
         ),
     ] = None,
-    households: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="original file of households, if two files were masked", rich_help_panel=HOUSEHOLDS
-        ),
-    ] = None,
-    masked_households: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="masked file of households", rich_help_panel=HOUSEHOLDS)
-    ] = None,
+    households: OriginalHouseholds = None,
+    masked_households: MaskedHouseholds = None,
     scenario: ScenarioFile = None,
     policy: Annotated[
         Path | None,
@@ -130,9 +123,7 @@ def release(
         if audit is None or key is None or output is None:
             absent = "--audit DIR" if audit is None else "--key FILE" if key is None else "--output BUNDLE"
             raise typer.BadParameter(f"missing option: {absent}")
-        if (households is None) != (masked_households is None):
-            raise typer.BadParameter("--households and --masked-households belong together")
-        both = () if households is None or masked_households is None else (households, masked_households)
+        both = HouseholdFiles(households=households, masked_households=masked_households).both()
         parameters = {**parameters, "two_files": True} if both else parameters
         files = _Files(original=original, masked=masked, audit=audit, key=key, output=output, households=both)
         asked = {**parameters, "scenario": read_scenario(scenario), "policy": policy, "control": control}
@@ -282,7 +273,7 @@ PUBLIC = "public."
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReportOptions:
+class ReportOptions(HouseholdFiles):
     """For whom reports are made, of what, and what was decided."""
 
     audience: list[str] | None = option(
@@ -346,7 +337,10 @@ def report(
     asked = list_audiences(options.audience or AUDIENCES)
     place = options.output
     targets = [place / f"{audience}.html" for audience in asked] if place.is_dir() else [place]
-    check_outputs(targets, inputs=[source], force=options.force)
+    files = [path for path in (source, masked, *options.both()) if path is not None]
+    check_outputs(targets, inputs=files, force=options.force)
+    if options.both() and masked is None:
+        raise typer.BadParameter("--households and --masked-households belong to an original and a masked file")
     with console.steps(2) as steps:
         steps.at("collecting the facts")
         facts = _collect(source, masked, options)
@@ -389,7 +383,7 @@ def _collect_files(source: Path, masked: Path, options: ReportOptions, study: An
         raise typer.BadParameter("missing option: --audit DIR")
     scenarios = () if options.scenario is None else read_scenarios(options.scenario)
     return collect(
-        recall(source, masked, audit=options.audit),
+        recall(source, masked, audit=options.audit, households=options.both()),
         scenarios=list(scenarios),
         measures=options.measure or None,
         indicators=options.indicators or "",

@@ -164,11 +164,12 @@ def _refuse_half(masked_file: Path, audit: Path, *, is_half: bool) -> None:
     found = (read_audit_json(path.parent)["notes"] for path in audit.glob(f"masking-*/{AUDIT}"))
     known = any(notes.get("persons_sha256") == own for notes in found) if is_half else bool(_records_of(own, audit))
     if known:
-        told, give = ("together with", "give both household files") if is_half else ("without", "leave them out")
+        both = "give both: households=(original, masked), or --households and --masked-households"
+        told, hint = ("together with", both) if is_half else ("without", "leave the files of households out")
         raise InputError(
             f"{masked_file.name!r} was masked {told} a file of households",
             code="two-files",
-            hint=f"{give}; or merge both files, before and after, with merge_households",
+            hint=hint,
             file=str(masked_file),
         )
 
