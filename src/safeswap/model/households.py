@@ -19,7 +19,6 @@ from safeswap.arrays.names import Names
 from safeswap.arrays.types import Flags, Int64s, Rows
 from safeswap.errors import InputError
 from safeswap.model.columns import missing_codes, number_cells, rank_of_code
-from safeswap.model.geography import geography_levels
 from safeswap.model.microdata import Microdata, code_column
 from safeswap.model.schema import (
     Attribute,
@@ -175,17 +174,6 @@ def mark_household_attributes(schema: Schema, names: Iterable[str]) -> Schema:
         schema[unknown]
     changed = [each for each in schema.attributes if each.household != (each.name in chosen)]
     return schema.replace(*(each.model_copy(update={"household": each.name in chosen}) for each in changed))
-
-
-def check_geography(data: Microdata) -> None:
-    """Refuse areas that do not nest, as far as the schema states their levels, and households in several areas."""
-    from safeswap.model.geography import check_nesting
-
-    levels = geography_levels(data.schema)
-    stated = tuple(name for name in levels if data.schema[name].geography_level is not None)
-    check_nesting(data, stated)
-    if household_column(data.schema) is not None:
-        check_constant(data, (name for name in stated if data.schema[name].household))
 
 
 # The file of households: one record each, with the household's own attributes. What its members have of their own is

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from tests.households import persons
 from tests.unit.cli.conftest import Run
@@ -152,3 +153,29 @@ def test_half_of_the_files_is_refused_before_anything_is_read(
     done = command(*words, *(["--output", output, "--audit", job.audit] if words[0] == "report" else []))
     assert done.code == 2, done.said
     assert not output.exists()
+
+
+def test_init_run_and_release_of_two_files(job: Job, command: Command, tmp_path: Path) -> None:
+    folder = tmp_path / "job"
+    started = command("init", job.people, "--households", job.homes, "--on", "ref", "--output", folder)
+    assert started.code == 0, started.said
+    file = folder / "project.toml"
+    text = file.read_text(encoding="utf-8").replace("# ?", "#")
+    steps, rest = text.index("[[step]]"), text.index("[release]")
+    swap = '[[step]]\nmethod = "swap"\nswap = ["tenure"]\nrate = 0.3\n\n'
+    release = f'[release]\nkey = "{job.people.parent / "secret.key"}"\n'
+    file.write_text(text[:steps] + swap + release, encoding="utf-8")
+    assert "[release]" in text[rest:]
+    done = command("run", folder, "--json")
+    assert done.code == 0, done.said
+    places = [Path(done.document[name]) for name in ("households", "output")]
+    assert [pq.read_table(path).to_pylist() for path in places] == [
+        job.done.households.table.to_pylist(),
+        job.done.persons.table.to_pylist(),
+    ]
+    assert command("status", folder, "--json").document["current"]
+    published = command("release", folder, "--override", "a test", "--second-release", "a test", "--json")
+    assert published.code == 0, published.said
+    assert (folder / "release" / "households.csv").is_file()
+    assert command("report", folder, "--output", tmp_path / "reports", "--for", "analyst").code == 0
+    assert command("init", job.people, "--on", "ref").code == 2
