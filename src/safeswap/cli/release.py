@@ -34,6 +34,7 @@ from safeswap.model.text import plural
 from safeswap.releases.spec import ReleaseSpec
 
 if TYPE_CHECKING:
+    from safeswap.model.microdata import Microdata
     from safeswap.releases.publish import Published
     from safeswap.reports.facts import Facts
 
@@ -246,7 +247,7 @@ def undo(
 ) -> None:
     """Restore the original from a masked file and its audit record."""
     from safeswap import workflow
-    from safeswap.files.write import write_microdata
+    from safeswap.files.write import write_files
     from safeswap.workflow.households import undo_households
 
     if (households is None) != (household_output is None):
@@ -256,13 +257,13 @@ def undo(
     with console.steps(2) as steps:
         steps.at("restoring")
         read = workflow.read(masked, **reading)
+        written: dict[Path, Microdata] = {}
         if households is None or household_output is None:
             original = workflow.undo(read, record)
         else:
-            homes, original = undo_households(households, read, record, on=on)
-            write_microdata(homes, household_output, force=force)
+            written[household_output], original = undo_households(households, read, record, on=on)
         steps.at("writing")
-        write_microdata(original, output, force=force)
+        write_files({**written, output: original}, force=force)
     warn_of_losses(console, original, output)
     console.say(f"Restored {plural(len(original), 'record')} to {visible(str(output))}. Keep them confidential.")
     console.result({"command": "undo", "records": len(original), "output": str(output)})

@@ -42,14 +42,10 @@ def keep(
     digest of the masked file before that gets its name.
     """
     from safeswap.files.atomic import atomic_write
-    from safeswap.files.write import write
+    from safeswap.files.write import write_part
 
     with write_both(audit, output) as records, atomic_write(output, force=force) as part:
-        try:
-            write(masked, part, force=True)
-        except OutputError as error:  # it names the temporary file
-            message = error.message.replace(part.name, output.name)
-            raise OutputError(message, code=error.code, hint=error.hint, file=str(output)) from None
+        write_part(masked, part, output)
         digests: dict[str, Any] = {"digest": digest_of(part), "source_digest": source_digest}
         record = note(masked, part, audit=audit, reading=reading, records=records, **digests)
         if announce is not None:

@@ -85,7 +85,7 @@ class MaskedHouseholds:
         was read beyond its schema; its value ``households`` is how that of households was.
         """
         from safeswap.files.atomic import atomic_write
-        from safeswap.files.write import write
+        from safeswap.files.write import write_part
         from safeswap.on_disk.masking import digest_of, digest_of_both, note, write_both
         from safeswap.releases.ledger import configured_ledger
         from safeswap.releases.register import FileRegister, enter_masked, with_known_past
@@ -99,8 +99,8 @@ class MaskedHouseholds:
             atomic_write(persons, force=force) as people,
             atomic_write(households, force=force) as homes,
         ):
-            write(self.households, homes, force=True)
-            write(self.persons, people, force=True)
+            write_part(self.households, homes, Path(households))
+            write_part(self.persons, people, Path(persons))
             digest = digest_of_both(people, homes)
             notes: dict[str, Any] = {"persons_sha256": digest_of(people), "households_sha256": digest_of(homes)}
             notes["household_columns"] = list(self.households.attributes)

@@ -334,14 +334,20 @@ def _own_risk(data: Microdata, spec: HouseholdSwapSpec, population: Population, 
     required, smallest = np.full(number, depth, dtype=np.uint8), np.full(number, _MOST_ODDS, dtype=np.int32)
     names = spec.risk if len(spec.risk) > 1 else spec.risk * depth
     for level in range(depth - 1, -1, -1):
-        values = to_numbers(data, names[level])[inside]
+        numbers = to_numbers(data, names[level])
+        values = numbers[inside]
         if np.isnan(values).any():
+            counted = np.zeros(len(numbers), dtype=np.bool_)
+            counted[inside] = True
+            rows = np.flatnonzero(counted & np.isnan(numbers))
             raise InputError(
-                f"{plural(int(np.count_nonzero(np.isnan(values))), 'person has', 'persons have')} no risk in "
-                f"{names[level]!r}",
+                f"{plural(len(rows), 'person has', 'persons have')} no risk in {names[level]!r}, "
+                f"the first in {_records(rows)}",
                 code="missing-risk",
                 hint="give every person a number",
                 attribute=names[level],
+                persons=len(rows),
+                records=_positions(rows),
             )
         risky = np.unique(population.household[values >= spec.threshold])
         required[risky] = level
