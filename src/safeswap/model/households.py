@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Flags, Int64s, Rows
@@ -82,9 +83,19 @@ def find_households(data: Microdata) -> Households:
     return _FOUND[data]
 
 
+def absent_numbers(data: Microdata, name: str) -> Flags:
+    """Flag the codes that number no household: missing ones, empty texts, and what is not a number in floats."""
+    levels, absent = data.coded(name).levels, missing_codes(data, name)
+    if pa.types.is_floating(levels.type):
+        absent[: len(levels)] |= pc.is_nan(levels).to_numpy(zero_copy_only=False)
+    elif pa.types.is_string(levels.type) or pa.types.is_large_string(levels.type):
+        absent[: len(levels)] |= pc.equal(levels, "").to_numpy(zero_copy_only=False)
+    return absent
+
+
 def _find(data: Microdata, name: str) -> Households:
     coded = data.coded(name)
-    outside = missing_codes(data, name)[coded.codes]
+    outside = absent_numbers(data, name)[coded.codes]
     numbers = coded.codes.astype(np.int64)
     numbers[outside] = coded.cardinality + np.arange(int(np.count_nonzero(outside)))
     rows = np.arange(len(numbers))

@@ -15,8 +15,7 @@ import pyarrow.compute as pc
 
 from safeswap.arrays.types import Flags
 from safeswap.errors import InputError, SpecError
-from safeswap.model.columns import missing_codes
-from safeswap.model.households import check_constant, find_household_attributes, find_households
+from safeswap.model.households import absent_numbers, check_constant, find_household_attributes, find_households
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind, Schema, household_attributes, household_column, level_texts, require_household
 from safeswap.model.text import plural
@@ -37,7 +36,7 @@ def merge_files(homes: Microdata, people: Microdata, on: str | None = None) -> M
         )
     people = _number_households(people, own)
     _refuse_repeated(homes, own)
-    outside = missing_codes(people, own)[people.coded(own).codes]
+    outside = absent_numbers(people, own)[people.coded(own).codes]
     place = _look_up(people, homes, own, outside)
     added = {name: homes.table.column(name).take(place) for name in homes.attributes if name != own}
     table = people.table
@@ -94,7 +93,7 @@ def _find_key(homes: Schema, people: Schema, on: str | None) -> str:
 def _refuse_repeated(homes: Microdata, own: str) -> None:
     """Refuse household numbers that are missing or occur twice in the household file."""
     coded = homes.coded(own)
-    missing = missing_codes(homes, own)[coded.codes]
+    missing = absent_numbers(homes, own)[coded.codes]
     repeated = np.bincount(coded.codes, minlength=coded.cardinality)[coded.codes] > 1
     rows = np.flatnonzero(missing | repeated)
     if rows.size:
@@ -104,6 +103,7 @@ def _refuse_repeated(homes: Microdata, own: str) -> None:
             code="household-repeats",
             hint="give a file with one record per household",
             column=own,
+            households=len(rows),
             records=(rows[:_SHOWN] + 1).tolist(),
         )
 
@@ -120,6 +120,7 @@ def _look_up(people: Microdata, homes: Microdata, own: str, outside: Flags) -> p
             code="no-such-household",
             hint="add the households, or set the number of persons outside households to missing",
             column=own,
+            persons=len(rows),
             records=(rows[:_SHOWN] + 1).tolist(),
         )
     empty = np.setdiff1d(np.arange(len(homes)), places[~outside])
@@ -187,6 +188,7 @@ def refuse_lost(data: Microdata, shared: Sequence[str]) -> None:
             f"record {rows[0] + 1:,}: no household could hold them",
             code="person-outside-households",
             hint="give each of them a household number of their own",
+            persons=len(rows),
             records=(rows[:_SHOWN] + 1).tolist(),
         )
 

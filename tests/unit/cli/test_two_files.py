@@ -179,3 +179,40 @@ def test_init_run_and_release_of_two_files(job: Job, command: Command, tmp_path:
     assert (folder / "release" / "households.csv").is_file()
     assert command("report", folder, "--output", tmp_path / "reports", "--for", "analyst").code == 0
     assert command("init", job.people, "--on", "ref").code == 2
+
+
+PAIRS: dict[str, Callable[[Job, Path], list[Any]]] = {
+    "split": lambda job, at: [
+        "split-households",
+        at / "both.csv",
+        "--households",
+        at / "h.csv",
+        "--persons",
+        at / "p.x",
+    ],
+    "undo": lambda job, at: [
+        *("undo", job.after_people, "--households", job.after_homes, "--on", "ref", "--record", masking_of(job)),
+        *("--output", at / "p.x", "--household-output", at / "h.csv"),
+    ],
+    "mask": lambda job, at: [
+        *("mask", "swap", job.people, "--households", job.homes, "--on", "ref", "--swap", "tenure", "--rate", "0.1"),
+        *("--insecure-seed", "1", "--no-scores", "--audit", at / "audit"),
+        *("--output", at / "p.x", "--household-output", at / "h.csv"),
+    ],
+}
+
+
+def masking_of(job: Job) -> Path:
+    (found,) = job.audit.glob("masking-*")
+    return found
+
+
+@pytest.mark.parametrize("case", PAIRS)
+def test_if_one_of_two_files_cannot_be_written_neither_is(
+    job: Job, case: str, command: Command, tmp_path: Path
+) -> None:
+    write(job.done.masked.original, tmp_path / "both.csv")
+    done = command(*PAIRS[case](job, tmp_path), "--json")
+    assert done.document["code"] == "unknown-format", done.said
+    assert done.document["fields"]["file"] == str(tmp_path / "p.x")
+    assert [path.name for path in tmp_path.iterdir()] == ["both.csv"]

@@ -14,7 +14,7 @@ import safeswap as ss
 from safeswap.cli.app import run
 from safeswap.errors import InputError, SpecError, UnsafeRelease
 from safeswap.files.write import write
-from safeswap.model.households import mark_household_attributes
+from safeswap.model.households import find_households, mark_household_attributes
 from safeswap.model.microdata import Microdata
 from safeswap.releases.linkage import Linkage
 from safeswap.workflow.households import mask_households, merge_households, split_households, undo_households
@@ -147,6 +147,33 @@ def test_files_that_do_not_fit_are_refused(homes: dict, people: dict, code: str)
         merge_households(pa.table(homes), pa.table(people), on="home")
     assert caught.value.code == code
     assert caught.value.hint
+
+
+@pytest.mark.parametrize("none", ["", float("nan"), None], ids=str)
+@pytest.mark.parametrize("two_files", [False, True])
+def test_persons_without_a_number_do_not_live_together(none: object, *, two_files: bool, tmp_path: Path) -> None:
+    """An empty text and a float that is no number are no household, in any file, and get no new number."""
+    homes, people = split_households(DATA)
+    as_type = str if none == "" else float
+    outside = {0, 3, 8}
+    numbers = [none if i in outside else as_type(n) for i, n in enumerate(people.table["ref"].to_pylist())]
+    place = people.attributes.index("ref")
+    alone = Microdata(people.table.set_column(place, "ref", pa.array(numbers)), people.schema)
+    left = {float(n) for n in numbers if n is not None and n != "" and n == n}  # noqa: PLR0124  (no number)
+    known = homes.table.filter(pa.array([float(n) in left for n in homes.table["ref"].to_pylist()]))
+    merged = merge_households(Microdata(known, homes.schema), alone)
+    found = find_households(merged)
+    assert np.flatnonzero(found.outside).tolist() == sorted(outside)
+    assert len(found) == len(known) + 3
+    assert [merged.table["tenure"][row].as_py() for row in sorted(outside)] == [None] * 3
+    masked = ss.mask(merged, {"method": "swap", "swap": ["tenure"], "rate": 0.2}, key=KEY)
+    terms = {"override": "a test", "second_release": "a test", "two_files": two_files}
+    public = ss.release(masked, tmp_path / "public", audit=tmp_path / "audit", key=KEY, **terms).public
+    released = ss.read(public / ("persons.csv" if two_files else "data.csv")).table["ref"]
+    assert released.null_count == 3
+    with pytest.raises(InputError) as caught:
+        merge_households(pa.table({"ref": [none, as_type(1)], "x": ["a", "b"]}), alone)
+    assert (caught.value.code, caught.value.fields["records"]) == ("household-repeats", [1])
 
 
 def test_what_cannot_be_merged_or_split_is_refused() -> None:

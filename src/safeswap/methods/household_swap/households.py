@@ -21,6 +21,7 @@ from safeswap.methods.household_swap.spec import HouseholdSwapSpec
 from safeswap.methods.household_swap.swapping import Population, Risk
 from safeswap.model.columns import missing_codes, to_numbers
 from safeswap.model.geography import find_straddling, not_nested_error
+from safeswap.model.households import absent_numbers
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Schema, level_texts
@@ -122,10 +123,7 @@ def _number_households(data: Microdata, spec: HouseholdSwapSpec) -> tuple[Int32s
     """Return the household of each row, −1 outside of any, and their numbers in the file."""
     assert spec.household is not None  # noqa: S101  (resolved)
     coded = data.coded(spec.household)
-    absent = missing_codes(data, spec.household)
-    texts = coded.levels.type
-    if pa.types.is_string(texts) or pa.types.is_large_string(texts):
-        absent[: len(coded.levels)] |= np.array(coded.levels.to_pylist(), dtype=object) == ""
+    absent = absent_numbers(data, spec.household)
     if not absent.any():
         is_wide = coded.codes.dtype == np.uint32
         return coded.codes.view(np.int32) if is_wide else coded.codes.astype(np.int32), coded.levels
