@@ -5,15 +5,22 @@ from __future__ import annotations
 import csv
 import io
 import random
+import shutil
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.service.at_work import do_jobs
-from tests.service.serving import PASSWORD, Running
+from tests.service.serving import PASSWORD, Running, running
 
+import safeswap as ss
+from safeswap.cli.app import run
+from safeswap.files.keyfile import write_key
 from safeswap.service.client import Client
+from safeswap.service.work.tasks import read_data
+from safeswap.workflow.households import merge_households
+from safeswap.workflow.project import run_project
 
 API = "/api/v1/projects"
 
@@ -96,6 +103,129 @@ def test_two_files_go_in_and_two_come_out(town: Running, tmp_path: Path, monkeyp
     assert sum(not each["home"] for each in persons) == 5
     before = list(csv.DictReader(io.StringIO(homes.decode())))
     assert sorted(each["town"] for each in households) == sorted(each["town"] for each in before)
+
+
+def send_both(town: Running, folder: Path, homes: bytes, people: bytes) -> str:
+    """Write both files, upload them, and return the project that has them."""
+    (folder / "homes.csv").write_bytes(homes)
+    (folder / "people.csv").write_bytes(people)
+    with Client(town.address, name="ana", password=PASSWORD) as ana:
+        project = ana.make_project("Two files").id
+        files = {"identifier": "person", "households": folder / "homes.csv", "on": "home"}
+        sent = ana.send_data(project, folder / "people.csv", **files)
+        do_jobs(town.service)
+        assert ana.wait(sent).state == "succeeded"
+    return project
+
+
+STEPS = [
+    {"method": "swap", "swap": ["tenure"], "fixed": ["town"], "rate": 0.4},
+    {"method": "pram", "attributes": ["sex"], "keep": 0.7},
+]
+
+
+def test_the_exported_project_masks_the_same_two_files_in_python_and_on_the_command_line(
+    town: Running, tmp_path: Path
+) -> None:
+    project = send_both(town, tmp_path, *two_files())
+    with Client(town.address, name="ana", password=PASSWORD) as ana:
+        ana.change_settings(project, version=ana.settings(project).version, steps=STEPS)
+        text = ana.project_file(project)
+    stated = ss.Project.parse(text)
+    assert (stated.data.file, stated.data.households, stated.data.household) == ("people.csv", "homes.csv", "home")
+    key = town.service.vault.project_key(project)
+    here = ss.mask(read_data(town.service.store, project, 1), stated.pipeline, key=key).data.table
+    (tmp_path / "project.toml").write_text(text, encoding="utf-8")
+    write_key(key, tmp_path / "key")
+    found = []
+    for way in ("python", "command line"):
+        shutil.rmtree(tmp_path / "confidential", ignore_errors=True)
+        shutil.rmtree(tmp_path / ".safeswap", ignore_errors=True)
+        if way == "python":
+            run_project(tmp_path, key=key)
+        else:
+            assert run(["run", str(tmp_path), "--key", str(tmp_path / "key"), "--quiet"]) == 0
+        files = [tmp_path / "confidential" / f"{name}.masked.parquet" for name in ("homes", "people")]
+        found.append([path.read_bytes() for path in files])
+        joined = merge_households(*(ss.read(path) for path in files), on="home").table
+        assert joined.select(here.column_names).to_pylist() == here.to_pylist()
+    assert found[0] == found[1]
+    assert stated.text() == text
+
+
+def test_a_column_of_the_persons_that_is_the_households_stays_theirs(
+    town: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    homes, people = two_files()
+    lines = people.decode().splitlines()
+    rent = [f"{line},{line.split(',')[1] and int(line.split(',')[1]) % 7}" for line in lines[1:]]
+    project = send_both(town, tmp_path, homes, "\n".join([f"{lines[0]},rent", *rent, ""]).encode())
+    with town.client("ana") as ana:
+        described = {each["name"]: each for each in ana.get(f"{API}/{project}/description").json()["attributes"]}
+        assert {name for name, each in described.items() if each["household"]} == {"rent", "town", "tenure"}
+        script = ana.post(f"{API}/{project}/script", json={}).json()["script"]
+        version = ana.get(f"{API}/{project}/description").headers["etag"]
+        change = {"attributes": [{"name": "age", "kind": "ordinal"}]}
+        ana.patch(f"{API}/{project}/description", json=change, headers={"If-Match": version})
+        do_jobs(town.service)
+        again = ana.post(f"{API}/{project}/script", json={}).json()["script"]
+    monkeypatch.chdir(tmp_path)
+    for text in (script, again):
+        found: dict[str, Any] = {}
+        exec(text, found)
+        assert found["people"].attributes == ("person", "home", "sex", "age", "rent")
+        assert found["data"].attributes == tuple(described)
+
+
+def test_long_names_of_two_files_are_kept(town: Running, tmp_path: Path) -> None:
+    homes, people = two_files()
+    names = {"name": f"{'p' * 100}.csv", "household_name": f"{'h' * 90} + {'i' * 20}.csv"}
+    with town.client("ana") as ana:
+        project = ana.post(API, json={"name": "Long"}).json()["id"]
+        ana.put(f"{API}/{project}/data", params=params(homes, **names), content=homes + people)
+        do_jobs(town.service)
+        stated = ss.Project.parse(ana.get(f"{API}/{project}/project.toml").text).data
+    assert (stated.file, stated.households) == (names["name"], f"{'h' * 90}_{'i' * 20}.csv")
+
+
+def test_two_files_are_taken_from_an_allowed_folder(tmp_path: Path) -> None:
+    shared, homes_and_people = tmp_path / "shared", two_files()
+    (shared / "deep").mkdir(parents=True)
+    (tmp_path / "town").mkdir()
+    for name, content in zip(("homes.csv", "deep/homes.csv"), homes_and_people, strict=True):  # one name, two folders
+        (shared / name).write_bytes(content)
+    (tmp_path / "secret.csv").write_bytes(homes_and_people[0])
+    with running(tmp_path / "town", folders=(shared,)) as town:
+        project, ana = town.add_project("ana"), town.client("ana")
+        at = f"{API}/{project}/data-from-folder"
+        asked = {"path": "deep/homes.csv", "households": "homes.csv", "on": "home", "reading": {"identifier": "person"}}
+        for wrong in ("../secret.csv", str(tmp_path / "secret.csv"), "nothing.csv"):
+            assert ana.post(at, json={**asked, "households": wrong}).status_code == 404
+        assert ana.post(at, json={"path": "deep/homes.csv", "on": "home"}).status_code == 422
+        assert ana.post(at, json=asked).status_code == 202
+        do_jobs(town.service)
+        found = ana.get(f"{API}/{project}").json()
+        assert (found["state"], found["file_name"]) == ("ready", "homes.csv + homes.csv")
+        here = read_data(town.service.store, project, 1)
+        people = ss.read(shared / "deep" / "homes.csv", identifier="person")
+        expected = merge_households(shared / "homes.csv", people, on="home")
+        assert here.table.to_pylist() == expected.table.to_pylist()
+        assert here.schema.attributes == expected.schema.attributes
+        # A household file that becomes a link after it was looked at leads nowhere.
+        other = town.add_project("ana")
+        assert ana.post(f"{API}/{other}/data-from-folder", json=asked).status_code == 202
+        (shared / "homes.csv").unlink()
+        (shared / "homes.csv").symlink_to(tmp_path / "secret.csv")
+        do_jobs(town.service)
+        assert ana.get(f"{API}/{other}").json()["state"] == "broken"
+        # Files that do not fit are refused, and the project takes others afterwards.
+        (shared / "homes.csv").unlink()
+        (shared / "homes.csv").write_bytes(homes_and_people[0].rsplit(b"\n", 2)[0] + b"\n")
+        job = ana.post(f"{API}/{other}/data-from-folder", json=asked).json()
+        do_jobs(town.service)
+        error = ana.get(f"/api/v1/jobs/{job['id']}").json()["error"]
+        assert error["code"] == "no-such-household"
+        assert error["fields"]["records"]
 
 
 BAD = {

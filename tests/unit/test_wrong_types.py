@@ -564,7 +564,7 @@ METHODS: Calls = {
     "Project.parse": lambda w: {"text": ss.Project(data="toy.parquet").text()},
     "Project.read": lambda w: {"path": w.project},
     "Project.save": lambda w: {"path": w.new(), "force": False},
-    "Project.start": lambda w: {"path": w.parquet, "folder": w.folder},
+    "Project.start": lambda w: {"path": w.parquet, "folder": w.folder, "households": None, "on": None},
     "SwapSpec.pairs_for": lambda w: {"records": 10},
     "SwapSpec.replace": lambda w: {"pairs": 2},
     "SwapSpec.role": lambda w: {"name": "A"},

@@ -176,8 +176,7 @@ class Setting:
     @cached_property
     def names(self) -> Names:
         """The released attributes that have a meaning, without numbers of records and households."""
-        numbered = (Kind.IDENTIFIER, Kind.HOUSEHOLD)
-        return tuple(name for name in self._at_hand if self.released.schema[name].kind not in numbered)
+        return tuple(name for name in self._at_hand if not self.released.schema[name].kind.is_unit_number)
 
     @cached_property
     def households(self) -> Names:

@@ -22,7 +22,6 @@ from safeswap.model.columns import same_memory
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
-from safeswap.model.schema import Kind
 from safeswap.model.score import Axis, Comparison, Score
 from safeswap.model.text import plural
 
@@ -176,11 +175,11 @@ def replay_rate(masked: Masked) -> Score:
 
 
 def changed_attributes(comparison: Comparison) -> tuple[str, ...]:
-    """Return the attributes that differ between the two files, except the identifier."""
+    """Return the attributes that differ between the two files, except numbers of records and households."""
     found = []
     for attribute in comparison.before.schema.attributes:
         name = attribute.name
-        if attribute.kind is Kind.IDENTIFIER or name not in comparison.after.schema:
+        if attribute.kind.is_unit_number or name not in comparison.after.schema:
             continue
         if same_memory(comparison.before.table.column(name), comparison.after.table.column(name)):
             continue

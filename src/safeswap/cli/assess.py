@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from safeswap.cli.console import Console, say_left_out, score_table, small_tables, table, visible
+from safeswap.cli.masking import JoinedFiles
 from safeswap.cli.options import (
     OUTPUT,
     Force,
@@ -45,7 +46,7 @@ SCHEMA_ERRORS = {"unlisted-level", "schema-mismatch"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class AssessOptions:
+class AssessOptions(JoinedFiles):
     """The measures, and the way the two files are compared."""
 
     measure: list[str] | None = option("measure, e.g. hellinger or n_rule:n=5,keys=Age+Sex; repeatable", metavar="NAME")
@@ -103,15 +104,19 @@ def assess(
     The two files are compared record by record; records that differ count as swapped. Without --measure, the default
     measures that apply to the changed attributes are used, and the others are listed. Delimiter, encoding and quote
     apply to the original; those of the masked file may differ and are detected. A recoded file has other levels: pass
-    its schema with --masked-schema.
+    its schema with --masked-schema. A person file is joined with its file of households, if that is given.
     """
     from safeswap import workflow
 
+    options.both()
+    options.check_on()
     with console.steps(3) as steps:
         steps.at("reading the original")
-        before = workflow.read(original, **reading)
+        persons = workflow.read(original, **reading)
+        before = options.join(persons, options.households)
         steps.at("reading the masked file")
-        after = _read_recoded(masked, before, reading, options.masked_schema)
+        after = _read_recoded(masked, persons, reading, options.masked_schema)
+        after = options.join(after, options.masked_households)
         steps.at("measuring")
         assessment = workflow.assess(before, after, **options.arguments())
     console.say(score_table(assessment))
@@ -294,7 +299,7 @@ def _comparison_table(plots: list[ConfidentialityPlot]) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttackOptions:
+class AttackOptions(JoinedFiles):
     """The attacks to try, and the means of intruder and agency."""
 
     attack: list[str] | None = option("attack to try, e.g. linkage; repeatable; all if omitted", metavar="NAME")
@@ -336,7 +341,7 @@ def attack(
     policy = None if options.policy is None else read_policy(options.policy)
     with console.steps(2) as steps:
         steps.at("reading")
-        subject, known, record = _read(masked, original, options.audit, reading)
+        subject, known, record = _read(masked, original, options, reading)
         steps.at("attacking")
         found = run(
             subject,
@@ -359,17 +364,28 @@ def attack(
     console.result({"command": "attack", **found.as_dict()})
 
 
-def _read(masked: Path, original: Path | None, audit: Path | None, reading: dict[str, Any]) -> tuple[Any, Any, Any]:
+def _read(masked: Path, original: Path | None, options: AttackOptions, reading: dict[str, Any]) -> tuple[Any, Any, Any]:
     """Return what is attacked, the original, and the audit record that matches the two."""
     from safeswap import workflow
     from safeswap.files.manifest import MANIFEST
     from safeswap.workflow.masking import recall
 
+    def joined(persons: Path, households: Path | None) -> Microdata:
+        return options.join(workflow.read(persons, **reading), households)
+
+    options.check_on()
+    if original is None and options.households is not None:
+        raise typer.BadParameter("--households belongs to an ORIGINAL file")
     if (masked / MANIFEST).is_file():
-        return masked, None if original is None else workflow.read(original, **reading), audit
-    if original is not None and audit is not None:
-        return recall(original, masked, audit=audit), None, None
-    return workflow.read(masked, **reading), None if original is None else workflow.read(original, **reading), None
+        if options.masked_households is not None:
+            raise typer.BadParameter("a bundle has its own file of households: drop --masked-households")
+        return masked, None if original is None else joined(original, options.households), options.audit
+    if original is None:
+        return joined(masked, options.masked_households), None, None
+    households = options.both()
+    if options.audit is not None:
+        return recall(original, masked, audit=options.audit, households=households), None, None
+    return joined(masked, options.masked_households), joined(original, options.households), None
 
 
 def _read_rules(path: Path | None) -> list[dict[str, Any]]:

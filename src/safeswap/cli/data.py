@@ -103,8 +103,9 @@ def merge_households(
     of a household or for none. Reading options apply to the person file.
     """
     from safeswap import workflow
+    from safeswap.files.atomic import atomic_write
     from safeswap.files.schema_file import write_schema as write_schema_file
-    from safeswap.files.write import write
+    from safeswap.files.write import write_part
     from safeswap.workflow.households import merge_households as merge
 
     check_outputs([output, write_schema], inputs=[households, persons], force=force)
@@ -113,8 +114,9 @@ def merge_households(
         described = {} if household_schema is None else {"schema": household_schema}
         merged = merge(workflow.read(households, **described), workflow.read(persons, **reading), on=on)
         steps.at("writing")
-        write(merged, output, force=force)
-        write_schema_file(merged.schema, write_schema, force=force)
+        with atomic_write(output, force=force) as part:  # both or neither
+            write_part(merged, part, output)
+            write_schema_file(merged.schema, write_schema, force=force)
     shared = [each.name for each in merged.schema.attributes if each.household]
     console.say(f"{plural(len(merged), 'person')}; the household's: {visible(', '.join(shared)) or 'nothing'}.")
     console.say_places(("merged file", output, CONFIDENTIAL), ("schema", write_schema, ""))
@@ -140,7 +142,7 @@ def split_households(
     Both have the number of the household. Pass the schema that marks the household's attributes: --schema.
     """
     from safeswap import workflow
-    from safeswap.files.write import write
+    from safeswap.files.write import write_files
     from safeswap.workflow.households import split_households as split
 
     check_outputs([households, persons], inputs=[file], force=force)
@@ -148,8 +150,7 @@ def split_households(
         steps.at("reading")
         homes, people = split(workflow.read(file, **reading))
         steps.at("writing")
-        write(homes, households, force=force)
-        write(people, persons, force=force)
+        write_files({households: homes, persons: people}, force=force)
     console.say(f"{plural(len(homes), 'household')} and {plural(len(people), 'person')}.")
     console.say_places(("households", households, CONFIDENTIAL), ("persons", persons, CONFIDENTIAL))
     places = {"households": str(households), "persons": str(persons)}

@@ -45,8 +45,55 @@ ReportFile = Annotated[
     Path | None,
     typer.Option("--report", metavar="HTML", help="report on the masking (confidential)", rich_help_panel=OUTPUT),
 ]
+OriginalHouseholds = Annotated[
+    Path | None,
+    typer.Option(
+        "--households",
+        metavar="FILE",
+        help="original file of households, if two files were masked",
+        rich_help_panel=HOUSEHOLDS,
+    ),
+]
+MaskedHouseholds = Annotated[
+    Path | None,
+    typer.Option("--masked-households", metavar="FILE", help="masked file of households", rich_help_panel=HOUSEHOLDS),
+]
 # Reading options that also apply to a file masked on disk; a Parquet file has no delimiter, encoding or quotes.
 _READ_ON_DISK = ("schema", "identifier")
+
+
+@dataclass(frozen=True, kw_only=True)
+class HouseholdFiles:
+    """The files of households that belong to an original and a masked person file, which the audit record joins."""
+
+    households: OriginalHouseholds = None
+    masked_households: MaskedHouseholds = None
+
+    def both(self) -> tuple[Path, ...]:
+        """Return both files, or neither; refuse one without the other."""
+        found = tuple(path for path in (self.households, self.masked_households) if path is not None)
+        if len(found) == 1:
+            raise typer.BadParameter("--households and --masked-households belong together")
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinedFiles(HouseholdFiles):
+    """The files of households of two person files that no audit record describes."""
+
+    on: str | None = option("number of the household, a column of both files", metavar="A", panel=HOUSEHOLDS)
+
+    def check_on(self) -> None:
+        """Refuse a number of the household where there is no household to join."""
+        if self.on is not None and self.households is None and self.masked_households is None:
+            raise typer.BadParameter("--on belongs to --households and --masked-households")
+
+    def join(self, persons: Microdata, households: Path | None) -> Microdata:
+        """Return the persons with the attributes of their households, if these have a file."""
+        from safeswap import workflow
+        from safeswap.workflow.households import merge_households
+
+        return persons if households is None else merge_households(workflow.read(households), persons, on=self.on)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from safeswap.cli.console import Console, table, visible
-from safeswap.cli.masking import CONFIDENTIAL
+from safeswap.cli.masking import CONFIDENTIAL, HOUSEHOLDS
 from safeswap.cli.options import OUTPUT, RANDOMNESS, KeyFile, check_outputs, command, make_group, reading_options
 from safeswap.errors import SpecError
 from safeswap.model.text import plural
@@ -38,6 +38,16 @@ def init(
             rich_help_panel=OUTPUT,
         ),
     ] = None,
+    households: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="file of households that belongs to the person file FILE", rich_help_panel=HOUSEHOLDS
+        ),
+    ] = None,
+    on: Annotated[
+        str | None,
+        typer.Option(metavar="A", help="number of the household, a column of both files", rich_help_panel=HOUSEHOLDS),
+    ] = None,
     reading: dict[str, Any],
 ) -> None:
     """Write a project file for a data file, with every guess marked.
@@ -50,13 +60,15 @@ def init(
     from safeswap.projects.project import Project
     from safeswap.workflow.project import PROJECT
 
+    if on is not None and households is None:
+        raise typer.BadParameter("--on belongs to --households FILE")
     source = existing_file(file)
     folder = source.parent / source.name.split(".", 1)[0] if output is None else output
     target = folder / PROJECT
     check_outputs([folder] if not folder.is_dir() else [target], hint="edit it, or choose another --output")
     with console.steps(1) as steps:
         steps.at("reading")
-        project = Project.start(file, folder=folder, **reading)
+        project = Project.start(file, folder=folder, households=households, on=on, **reading)
     made = not folder.is_dir()
     if made:
         folder.mkdir(mode=PRIVATE_DIRECTORY)
@@ -125,6 +137,7 @@ def _show_run(console: Console, done: ProjectRun) -> None:
         console.warn(f"! {flag}")
     reports = done.reports[0].parent if done.reports else None
     places = [("masked file", done.output, CONFIDENTIAL), ("audit record", done.audit, CONFIDENTIAL)]
+    places[1:1] = [] if done.households is None else [("masked households", done.households, CONFIDENTIAL)]
     console.say_places(*places, *([("reports", reports, CONFIDENTIAL)] if reports else []))
     for each in done.outcomes:
         console.say(f"  {'✓' if each.ok else '✗'} {visible(each.sentence)}")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from safeswap.cli.console import Console, visible
-from safeswap.cli.masking import HOUSEHOLDS
+from safeswap.cli.masking import HOUSEHOLDS, HouseholdFiles, MaskedHouseholds, OriginalHouseholds
 from safeswap.cli.options import (
     OUTPUT,
     RANDOMNESS,
@@ -34,6 +34,7 @@ from safeswap.model.text import plural
 from safeswap.releases.spec import ReleaseSpec
 
 if TYPE_CHECKING:
+    from safeswap.model.microdata import Microdata
     from safeswap.releases.publish import Published
     from safeswap.reports.facts import Facts
 
@@ -86,15 +87,8 @@ def release(
             rich_help_panel=DOCUMENTATION,
         ),
     ] = None,
-    households: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="original file of households, if two files were masked", rich_help_panel=HOUSEHOLDS
-        ),
-    ] = None,
-    masked_households: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="masked file of households", rich_help_panel=HOUSEHOLDS)
-    ] = None,
+    households: OriginalHouseholds = None,
+    masked_households: MaskedHouseholds = None,
     scenario: ScenarioFile = None,
     policy: Annotated[
         Path | None,
@@ -130,9 +124,7 @@ def release(
         if audit is None or key is None or output is None:
             absent = "--audit DIR" if audit is None else "--key FILE" if key is None else "--output BUNDLE"
             raise typer.BadParameter(f"missing option: {absent}")
-        if (households is None) != (masked_households is None):
-            raise typer.BadParameter("--households and --masked-households belong together")
-        both = () if households is None or masked_households is None else (households, masked_households)
+        both = HouseholdFiles(households=households, masked_households=masked_households).both()
         parameters = {**parameters, "two_files": True} if both else parameters
         files = _Files(original=original, masked=masked, audit=audit, key=key, output=output, households=both)
         asked = {**parameters, "scenario": read_scenario(scenario), "policy": policy, "control": control}
@@ -255,7 +247,7 @@ def undo(
 ) -> None:
     """Restore the original from a masked file and its audit record."""
     from safeswap import workflow
-    from safeswap.files.write import write_microdata
+    from safeswap.files.write import write_files
     from safeswap.workflow.households import undo_households
 
     if (households is None) != (household_output is None):
@@ -265,13 +257,13 @@ def undo(
     with console.steps(2) as steps:
         steps.at("restoring")
         read = workflow.read(masked, **reading)
+        written: dict[Path, Microdata] = {}
         if households is None or household_output is None:
             original = workflow.undo(read, record)
         else:
-            homes, original = undo_households(households, read, record, on=on)
-            write_microdata(homes, household_output, force=force)
+            written[household_output], original = undo_households(households, read, record, on=on)
         steps.at("writing")
-        write_microdata(original, output, force=force)
+        write_files({**written, output: original}, force=force)
     warn_of_losses(console, original, output)
     console.say(f"Restored {plural(len(original), 'record')} to {visible(str(output))}. Keep them confidential.")
     console.result({"command": "undo", "records": len(original), "output": str(output)})
@@ -282,7 +274,7 @@ PUBLIC = "public."
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReportOptions:
+class ReportOptions(HouseholdFiles):
     """For whom reports are made, of what, and what was decided."""
 
     audience: list[str] | None = option(
@@ -346,7 +338,10 @@ def report(
     asked = list_audiences(options.audience or AUDIENCES)
     place = options.output
     targets = [place / f"{audience}.html" for audience in asked] if place.is_dir() else [place]
-    check_outputs(targets, inputs=[source], force=options.force)
+    files = [path for path in (source, masked, *options.both()) if path is not None]
+    check_outputs(targets, inputs=files, force=options.force)
+    if options.both() and masked is None:
+        raise typer.BadParameter("--households and --masked-households belong to an original and a masked file")
     with console.steps(2) as steps:
         steps.at("collecting the facts")
         facts = _collect(source, masked, options)
@@ -389,7 +384,7 @@ def _collect_files(source: Path, masked: Path, options: ReportOptions, study: An
         raise typer.BadParameter("missing option: --audit DIR")
     scenarios = () if options.scenario is None else read_scenarios(options.scenario)
     return collect(
-        recall(source, masked, audit=options.audit),
+        recall(source, masked, audit=options.audit, households=options.both()),
         scenarios=list(scenarios),
         measures=options.measure or None,
         indicators=options.indicators or "",

@@ -17,7 +17,8 @@ from safeswap.files.schema_file import read_schema
 from safeswap.files.sources import DEFAULT_LIMITS, Limits, existing_file, format_of
 from safeswap.model.checked import check_types
 from safeswap.model.microdata import Microdata
-from safeswap.model.schema import Kind, Schema
+from safeswap.model.schema import Kind, Schema, require_household
+from safeswap.model.two_files import divide_schema, merge_files
 
 
 @check_types
@@ -83,6 +84,38 @@ def read(
         check_identifier(table.column(own.name), name=own.name, missing=own.missing, file=file, lines=loaded.lines)
     check_levels(data, file=file, lines=loaded.lines)
     return data
+
+
+def read_joined(
+    persons: Path,
+    households: Path,
+    *,
+    on: str | None = None,
+    schema: Schema | None = None,
+    layout: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Microdata:
+    """Read a file of persons joined with its file of households; ``layout`` has the options for reading the latter.
+
+    ``schema`` describes the joined file, in which everything from the file of households is the household's.
+    """
+    stated = layout or {}
+    homes = read(households, **stated)
+    if schema is None:
+        return merge_files(homes, read(persons, **options), on)
+    own = on or require_household(schema)
+    schema = schema.replace(schema[own].model_copy(update={"kind": Kind.HOUSEHOLD}))
+    unmarked = [name for name in homes.attributes if name in schema and name != own and not schema[name].household]
+    if unmarked:
+        raise SpecError(
+            f"{unmarked[0]!r} is a column of the file of households, and the schema says that members differ in it",
+            code="schema-mismatch",
+            hint="mark it as the household's (household = true), or move it to the file of persons",
+            columns=unmarked,
+        )
+    of_homes, of_people = divide_schema(schema, homes.attributes)
+    merged = merge_files(read(households, schema=of_homes, **stated), read(persons, schema=of_people, **options))
+    return Microdata(merged.table.select(schema.names), merged.schema.select(schema.names))
 
 
 def is_frame(source: object) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
@@ -109,6 +111,23 @@ def write(data: Writable, path: str | os.PathLike[str], *, force: bool = False, 
             file=os.fspath(path),
         )
     found.write(data, path, force=force, mode=mode)
+
+
+def write_part(data: Writable, part: Path, target: Path) -> None:
+    """Write to the temporary path of a target; an error names the target."""
+    try:
+        write(data, part, force=True)
+    except OutputError as error:
+        message = error.message.replace(part.name, target.name)
+        raise OutputError(message, code=error.code, hint=error.hint, **{**error.fields, "file": str(target)}) from None
+
+
+def write_files(files: Mapping[Path, Writable], *, force: bool = False) -> None:
+    """Write several files, all or none."""
+    with ExitStack() as stack:
+        parts = {path: stack.enter_context(atomic_write(path, force=force)) for path in files}
+        for path, data in files.items():
+            write_part(data, parts[path], path)
 
 
 def write_microdata(data: Microdata | Result, path: str | os.PathLike[str], *, force: bool = False) -> tuple[str, ...]:

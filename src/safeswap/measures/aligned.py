@@ -81,7 +81,7 @@ def changed_names(comparison: Comparison) -> frozenset[str]:
     """Return the attributes whose columns differ between the files; cached per comparison."""
     if comparison not in _NAMES:
         before, after = comparison.before, comparison.after
-        names = (a.name for a in before.schema.attributes if a.kind is not Kind.IDENTIFIER)
+        names = (a.name for a in before.schema.attributes if not a.kind.is_unit_number)
         _NAMES[comparison] = frozenset(name for name in names if _is_different(before, after, name))
     return _NAMES[comparison]
 

@@ -14,12 +14,12 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Flags, Int64s, Rows
 from safeswap.errors import InputError
 from safeswap.model.columns import missing_codes, number_cells, rank_of_code
-from safeswap.model.geography import geography_levels
 from safeswap.model.microdata import Microdata, code_column
 from safeswap.model.schema import (
     Attribute,
@@ -83,9 +83,19 @@ def find_households(data: Microdata) -> Households:
     return _FOUND[data]
 
 
+def absent_numbers(data: Microdata, name: str) -> Flags:
+    """Flag the codes that number no household: missing ones, empty texts, and what is not a number in floats."""
+    levels, absent = data.coded(name).levels, missing_codes(data, name)
+    if pa.types.is_floating(levels.type):
+        absent[: len(levels)] |= pc.is_nan(levels).to_numpy(zero_copy_only=False)
+    elif pa.types.is_string(levels.type) or pa.types.is_large_string(levels.type):
+        absent[: len(levels)] |= pc.equal(levels, "").to_numpy(zero_copy_only=False)
+    return absent
+
+
 def _find(data: Microdata, name: str) -> Households:
     coded = data.coded(name)
-    outside = missing_codes(data, name)[coded.codes]
+    outside = absent_numbers(data, name)[coded.codes]
     numbers = coded.codes.astype(np.int64)
     numbers[outside] = coded.cardinality + np.arange(int(np.count_nonzero(outside)))
     rows = np.arange(len(numbers))
@@ -175,17 +185,6 @@ def mark_household_attributes(schema: Schema, names: Iterable[str]) -> Schema:
         schema[unknown]
     changed = [each for each in schema.attributes if each.household != (each.name in chosen)]
     return schema.replace(*(each.model_copy(update={"household": each.name in chosen}) for each in changed))
-
-
-def check_geography(data: Microdata) -> None:
-    """Refuse areas that do not nest, as far as the schema states their levels, and households in several areas."""
-    from safeswap.model.geography import check_nesting
-
-    levels = geography_levels(data.schema)
-    stated = tuple(name for name in levels if data.schema[name].geography_level is not None)
-    check_nesting(data, stated)
-    if household_column(data.schema) is not None:
-        check_constant(data, (name for name in stated if data.schema[name].household))
 
 
 # The file of households: one record each, with the household's own attributes. What its members have of their own is

@@ -20,7 +20,6 @@ import pyarrow.compute as pc
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Integers
 from safeswap.errors import InternalError, SpecError, UnsafeRelease
-from safeswap.model.columns import missing_codes
 from safeswap.model.key import Key
 from safeswap.model.keyed_order import keyed_order, names_of
 from safeswap.model.microdata import Coded, Microdata, code_column
@@ -371,8 +370,10 @@ def _release_column(
         )
     if attribute.kind is Kind.HOUSEHOLD:
         derived = _derive_key(key, "new-identifiers", attribute.name, *context)
-        if attribute.missing:  # persons outside households do not live together
-            outside = missing_codes(data, name)[data.coded(name).codes]
+        if attribute.missing or not pa.types.is_integer(column.type):  # persons outside do not live together
+            from safeswap.model.households import absent_numbers
+
+            outside = absent_numbers(data, name)[data.coded(name).codes]
             column = column.take(pa.array(np.arange(len(column)), mask=outside))
         return Released(_without_label(attribute), _renumber(column, derived, _derive_key(key, "mac")).take(index))
     return released_column(data, name, index, as_codes=as_codes)

@@ -71,6 +71,11 @@ class Kind(StrEnum):
         """True if its values have distances and means: quantities, and dates by their days."""
         return self.is_numeric or self is Kind.DATE
 
+    @property
+    def is_unit_number(self) -> bool:
+        """True if it only numbers records or households: other numbers for the same units change nothing."""
+        return self in (Kind.IDENTIFIER, Kind.HOUSEHOLD)
+
 
 Design = Literal["", "stratum", "psu", "replicate"]
 """The part of a column in the design of the sample: stratum, primary sampling unit, or a replicate weight."""

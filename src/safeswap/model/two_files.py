@@ -6,7 +6,7 @@ methods change it for all members or for none.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,7 @@ import pyarrow.compute as pc
 
 from safeswap.arrays.types import Flags
 from safeswap.errors import InputError, SpecError
-from safeswap.model.columns import missing_codes
-from safeswap.model.households import check_constant, find_households
+from safeswap.model.households import absent_numbers, check_constant, find_household_attributes, find_households
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind, Schema, household_attributes, household_column, level_texts, require_household
 from safeswap.model.text import plural
@@ -35,18 +34,35 @@ def merge_files(homes: Microdata, people: Microdata, on: str | None = None) -> M
             hint="leave it out of one of them, or rename it",
             columns=twice,
         )
+    people = _number_households(people, own)
     _refuse_repeated(homes, own)
-    outside = missing_codes(people, own)[people.coded(own).codes]
+    outside = absent_numbers(people, own)[people.coded(own).codes]
     place = _look_up(people, homes, own, outside)
     added = {name: homes.table.column(name).take(place) for name in homes.attributes if name != own}
     table = people.table
     for name, column in added.items():
         table = table.append_column(name, column)
     marked = (homes.schema[name].model_copy(update={"household": True, "inferred": False}) for name in added)
-    number = people.schema[own].model_copy(update={"kind": Kind.HOUSEHOLD, "inferred": False, "household": False})
-    schema = people.schema.replace(number)
+    schema = people.schema
     attributes = tuple(_as_attribute(each) for each in (*schema.attributes, *marked))
     return Microdata(table, Schema(name=schema.name, label=schema.label, attributes=attributes))
+
+
+def _number_households(people: Microdata, own: str) -> Microdata:
+    """Return the persons with ``own`` as the number of their household.
+
+    If it was not known to be, what else they have in common with their mates is guessed now, unless it was stated.
+    """
+    before = people.schema[own]
+    number = before.model_copy(update={"kind": Kind.HOUSEHOLD, "inferred": False, "household": False})
+    if number == before:
+        return people
+    numbered = Microdata(people.table, people.schema.replace(number))
+    if before.kind is Kind.HOUSEHOLD:
+        return numbered
+    guessed = [name for name in find_household_attributes(numbered) if numbered.schema[name].inferred]
+    marked = (numbered.schema[name].model_copy(update={"household": True}) for name in guessed)
+    return Microdata(people.table, numbered.schema.replace(*marked))
 
 
 def _as_attribute(attribute: Any) -> Any:
@@ -77,7 +93,7 @@ def _find_key(homes: Schema, people: Schema, on: str | None) -> str:
 def _refuse_repeated(homes: Microdata, own: str) -> None:
     """Refuse household numbers that are missing or occur twice in the household file."""
     coded = homes.coded(own)
-    missing = missing_codes(homes, own)[coded.codes]
+    missing = absent_numbers(homes, own)[coded.codes]
     repeated = np.bincount(coded.codes, minlength=coded.cardinality)[coded.codes] > 1
     rows = np.flatnonzero(missing | repeated)
     if rows.size:
@@ -87,6 +103,7 @@ def _refuse_repeated(homes: Microdata, own: str) -> None:
             code="household-repeats",
             hint="give a file with one record per household",
             column=own,
+            households=len(rows),
             records=(rows[:_SHOWN] + 1).tolist(),
         )
 
@@ -103,6 +120,7 @@ def _look_up(people: Microdata, homes: Microdata, own: str, outside: Flags) -> p
             code="no-such-household",
             hint="add the households, or set the number of persons outside households to missing",
             column=own,
+            persons=len(rows),
             records=(rows[:_SHOWN] + 1).tolist(),
         )
     empty = np.setdiff1d(np.arange(len(homes)), places[~outside])
@@ -124,23 +142,31 @@ def _texts(data: Microdata, name: str) -> list[str]:
     return [texts[code] for code in coded.codes.tolist()]
 
 
-def split_file(source: Microdata) -> tuple[Microdata, Microdata]:
-    """Return the file of households and that of persons; households come in the order in which they first appear."""
-    shared = household_attributes(source.schema)
+def split_file(source: Microdata, columns: Collection[str] | None = None) -> tuple[Microdata, Microdata]:
+    """Return the file of households and that of persons; households come in the order in which they first appear.
+
+    The file of households gets these ``columns``, by default all that are the household's.
+    """
+    of_homes, of_people = divide_schema(source.schema, columns)
+    shared = [name for name in of_homes.names if name not in of_people]
     check_constant(source, shared)
     refuse_lost(source, shared)
     homes = find_households(source)
     numbered = pa.array(homes.first[~homes.outside[homes.first]])
-    of_homes, of_people = divide_schema(source.schema)
     return (
         Microdata(source.table.select(of_homes.names).take(numbered), of_homes),
         Microdata(source.table.select(of_people.names), of_people),
     )
 
 
-def divide_schema(schema: Schema) -> tuple[Schema, Schema]:
-    """Return the descriptions of the file of households and of that of persons, both with the household's number."""
-    own, shared = require_household(schema), household_attributes(schema)
+def divide_schema(schema: Schema, columns: Collection[str] | None = None) -> tuple[Schema, Schema]:
+    """Return the descriptions of the file of households and of that of persons, both with the household's number.
+
+    A file of persons may have attributes of the household too: ``columns`` are those of the file of households, by
+    default all that are the household's.
+    """
+    own = require_household(schema)
+    shared = set(household_attributes(schema) if columns is None else columns) - {own}
     number = schema[own].model_copy(update={"kind": Kind.IDENTIFIER, "missing": ()})
     names = [name for name in schema.names if name == own or name in shared]
     described = (number if name == own else _unmark(schema[name]) for name in names)
@@ -162,6 +188,7 @@ def refuse_lost(data: Microdata, shared: Sequence[str]) -> None:
             f"record {rows[0] + 1:,}: no household could hold them",
             code="person-outside-households",
             hint="give each of them a household number of their own",
+            persons=len(rows),
             records=(rows[:_SHOWN] + 1).tolist(),
         )
 

@@ -42,14 +42,10 @@ def keep(
     digest of the masked file before that gets its name.
     """
     from safeswap.files.atomic import atomic_write
-    from safeswap.files.write import write
+    from safeswap.files.write import write_part
 
     with write_both(audit, output) as records, atomic_write(output, force=force) as part:
-        try:
-            write(masked, part, force=True)
-        except OutputError as error:  # it names the temporary file
-            message = error.message.replace(part.name, output.name)
-            raise OutputError(message, code=error.code, hint=error.hint, file=str(output)) from None
+        write_part(masked, part, output)
         digests: dict[str, Any] = {"digest": digest_of(part), "source_digest": source_digest}
         record = note(masked, part, audit=audit, reading=reading, records=records, **digests)
         if announce is not None:
@@ -141,11 +137,13 @@ def recall(
     kept = read_audit_record(record)
     schema = Schema.model_validate(read_audit_json(record)["schema"])
     options: dict[str, Any] = _from_notes(kept.notes["reading"])
+    columns, layout = kept.notes.get("household_columns"), options.pop("households", {})
     past = find_past_steps(source_digest, audit, kept.notes, own=record)
-    before = replace(_read_whole(original, homes[0], schema, options), past=past)
+    before = replace(_read_whole((original, homes[0]), schema, columns, (options, layout)), past=past)
     described = Schema.model_validate(kept.notes["masked_schema"]) if "masked_schema" in kept.notes else schema
     types = _read_types(kept.notes)
-    read_back = _read_whole(masked_file, homes[1], described, _layout_of(masked_file), is_own=True)
+    layouts = [_layout_of(path) if path else {} for path in (masked_file, homes[1])]
+    read_back = _read_whole((masked_file, homes[1]), described, columns, layouts)
     after = _cast_like(read_back, before, described, types)
     spec = registry.make_spec(kept.audit.spec)
     masked = Masked(original=before, data=after, spec=spec, plan=recorded_plan(kept.audit), audit=kept.audit)
@@ -158,35 +156,35 @@ def recall(
 
 def _refuse_half(masked_file: Path, audit: Path, *, is_half: bool) -> None:
     """Refuse a person file without its file of households; or with one, if it was masked alone."""
-    from safeswap.on_disk.audit_record import AUDIT, read_audit_json
-
-    own = digest_of(masked_file)
-    found = (read_audit_json(path.parent)["notes"] for path in audit.glob(f"masking-*/{AUDIT}"))
-    known = any(notes.get("persons_sha256") == own for notes in found) if is_half else bool(_records_of(own, audit))
+    known = has_half(masked_file, audit) if is_half else has_record(digest_of(masked_file), audit)
     if known:
-        told, give = ("together with", "give both household files") if is_half else ("without", "leave them out")
+        both = "give both: households=(original, masked), or --households and --masked-households"
+        told, hint = ("together with", both) if is_half else ("without", "leave the files of households out")
         raise InputError(
             f"{masked_file.name!r} was masked {told} a file of households",
             code="two-files",
-            hint=f"{give}; or merge both files, before and after, with merge_households",
+            hint=hint,
             file=str(masked_file),
         )
 
 
 def _read_whole(
-    persons: Path, households: Path | None, schema: Schema, options: Mapping[str, Any], *, is_own: bool = False
+    files: tuple[Path, Path | None],
+    schema: Schema,
+    columns: Sequence[str] | None,
+    options: Sequence[Mapping[str, Any]],
 ) -> Microdata:
-    """Read a file by its schema, joined with its file of households if there is one; we wrote our ``own``."""
+    """Read a file by its schema, joined with its file of households if there is one, which has these columns."""
     from safeswap.files.read import read
     from safeswap.model.microdata import Microdata
     from safeswap.model.two_files import divide_schema, merge_files
 
+    persons, households = files
     if households is None:
-        return read(persons, schema=schema, **options)
-    of_homes, of_people = divide_schema(schema)
-    layout: dict[str, Any] = _layout_of(households) if is_own else {}
-    homes = read(households, schema=of_homes, **layout)
-    merged = merge_files(homes, read(persons, schema=of_people, **options))
+        return read(persons, schema=schema, **options[0])
+    of_homes, of_people = divide_schema(schema, columns)
+    homes = read(households, schema=of_homes, **options[1])
+    merged = merge_files(homes, read(persons, schema=of_people, **options[0]))
     return Microdata(merged.table.select(schema.names), schema)
 
 
@@ -273,6 +271,15 @@ def _records_of(digest: str, audit: Path) -> list[Path]:
 def has_record(digest: str, audit: Path) -> bool:
     """Return whether the audit directory has the record of a masking that made the file with this digest."""
     return bool(_records_of(digest, audit))
+
+
+def has_half(file: Path, audit: Path) -> bool:
+    """Return whether the audit directory has the record of a masking of two files that made this one of them."""
+    from safeswap.on_disk.audit_record import AUDIT, read_audit_json
+
+    own = digest_of(file)
+    found = (read_audit_json(path.parent)["notes"] for path in audit.glob(f"masking-*/{AUDIT}"))
+    return any(own in (notes.get("persons_sha256"), notes.get("households_sha256")) for notes in found)
 
 
 def _number(record: Path) -> int:

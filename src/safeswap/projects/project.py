@@ -9,150 +9,30 @@ line and the section, and never quotes a value.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any
 
-from pydantic import BeforeValidator, Field, model_validator
-
-from safeswap import registry
-from safeswap.arrays.names import Names
 from safeswap.errors import InputError, SafeswapError, SpecError
 from safeswap.files.atomic import PRIVATE_FILE, atomic_write
-from safeswap.files.keyfile import PREFIX
 from safeswap.files.schema_file import PROJECT_FORMAT as FORMAT
 from safeswap.files.schema_file import read_schema
 from safeswap.files.sources import existing_file
 from safeswap.model.checked import check_types
 from safeswap.model.scenario import Scenario, as_scenario
 from safeswap.model.schema import Attribute, Schema, attribute_hint
-from safeswap.model.spec import Stated
 from safeswap.model.study import StudySpec
 from safeswap.pipelines.spec import Pipeline, Step
 from safeswap.projects.project_text import SECTION_OF, keep_comments, list_entries, list_sections, write_sections
+from safeswap.projects.settings import DataSource, ReleaseSettings
 from safeswap.projects.toml import load_toml, parse_toml, read_pipeline, read_step, read_study_spec
-
-RISKY = "risky"
-"""The requirement that counts unsafe combinations; all others are measures."""
 
 _LARGEST = 64 * 2**20
 _FILE = "project.toml"
 _UNNAMED = "data"
 _SECTIONS = ("format", "title", "data", "schema", "scenario", "step", "study", "release")
-_REQUIREMENT = re.compile(r"\s*(?P<measure>[^<>=\s][^<>]*?)\s*(?P<sign><=|<)\s*(?P<limit>\d+(?:\.\d+)?)\s*", re.ASCII)
-
-
-class DataSource(Stated):
-    """The file with the data, relative to the project file, and how it is read."""
-
-    called: ClassVar[str] = "the section data"
-
-    file: Annotated[str, Field(min_length=1, description="the data, relative to the project file")]
-    sha256: Annotated[
-        str, Field(pattern=r"^([0-9a-f]{64})?$", description="digest of the file; empty: not checked")
-    ] = ""
-    identifier: Annotated[str | None, Field(description="column that identifies a record")] = None
-    household: Annotated[str | None, Field(description="column that numbers households")] = None
-    delimiter: Annotated[str | None, Field(description="field delimiter of a text file")] = None
-    encoding: Annotated[str | None, Field(description="encoding of a text file")] = None
-    quote: Annotated[str | None, Field(description="quote character of a text file")] = None
-    missing: Annotated[Names, Field(description='codes that mean "no answer" in every column')] = ()
-
-    def reading(self, schema: Schema | None) -> dict[str, Any]:
-        """Return the options with which the file is read."""
-        given = self.model_dump(exclude={"file", "sha256", "household"}, exclude_none=True)
-        given |= {"kinds": {self.household: "household"}} if self.household else {}
-        given |= {} if schema is None else {"schema": schema}
-        return {name: value for name, value in given.items() if value != ()}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Requirement:
-    """A requirement on a release under a scenario: a figure at most, or below, a limit.
-
-    >>> rule = Requirement.parse("prosecutor", "risky <= 0")
-    >>> rule.holds(0), rule.holds(1), rule.text
-    (True, False, 'prosecutor: risky <= 0')
-    """
-
-    scenario: str
-    measure: str
-    sign: str
-    limit: float
-
-    @classmethod
-    def parse(cls, scenario: str, text: str) -> Requirement:
-        """Read a requirement such as ``"n_rule <= 0.01"``; the measure must exist."""
-        found = _REQUIREMENT.fullmatch(text)
-        if found is None:
-            raise SpecError(
-                f"the requirement for {scenario!r} cannot be read",
-                code="bad-requirement",
-                hint='write a measure and its limit, such as "risky <= 0" or "k_anonymity <= 0.01"',
-                scenario=scenario,
-            )
-        if found["measure"] != RISKY:
-            registry.measure(found["measure"])
-        return cls(scenario=scenario, measure=found["measure"], sign=found["sign"], limit=float(found["limit"]))
-
-    @property
-    def text(self) -> str:
-        """The requirement in a line."""
-        return f"{self.scenario}: {self.measure} {self.sign} {self.limit:g}"
-
-    def holds(self, value: float) -> bool:
-        """Return whether a figure satisfies it; a figure that is no number does not."""
-        return value <= self.limit if self.sign == "<=" else value < self.limit
-
-
-def _as_list(given: Any) -> Any:
-    if not isinstance(given, Mapping):
-        return given
-    return {name: (text,) if isinstance(text, str) else text for name, text in given.items()}
-
-
-class ReleaseSettings(Stated):
-    """The place of a release, its key, and its requirements. Paths are relative to the project file."""
-
-    called: ClassVar[str] = "the section release"
-
-    key: Annotated[str, Field(description="key file, or env:NAME of a variable with the key or its file")] = (
-        "env:SAFESWAP_KEY"
-    )
-    public: Annotated[str, Field(min_length=1, description="directory to publish")] = "release"
-    audit: Annotated[str, Field(min_length=1, description="confidential directory: masked file, audit records")] = (
-        "confidential"
-    )
-    format: Literal["csv", "parquet", "dta", "sav"] = "csv"
-    identifiers: Annotated[Literal["new", "none"], Field(description="assign new record numbers, or none")] = "new"
-    drop: Annotated[Names, Field(description="columns to leave out")] = ()
-    date: Annotated[str, Field(description="date of the release")] = ""
-    publish_rate: Annotated[bool, Field(description="publish the share of records that took part")] = False
-    publish_errors: Annotated[
-        str, Field(description="file of key indicators: publish by how much masking enlarges their standard errors")
-    ] = ""
-    require: Annotated[
-        dict[str, tuple[str, ...]],
-        BeforeValidator(_as_list),
-        Field(description='by scenario, what must hold, such as "risky <= 0"'),
-    ] = Field(default_factory=dict)
-
-    @model_validator(mode="after")
-    def _is_prudent(self) -> ReleaseSettings:
-        if PREFIX in self.key:
-            raise ValueError("key: name a file or env:VARIABLE; the key itself must not be written here")
-        public, audit = (Path(os.path.normpath(path)) for path in (self.public, self.audit))
-        if public in (audit, *audit.parents):
-            raise ValueError("audit: the confidential directory must not lie inside the public one")
-        return self
-
-    @property
-    def requirements(self) -> tuple[Requirement, ...]:
-        """Everything that must hold."""
-        return tuple(Requirement.parse(name, text) for name, texts in self.require.items() for text in texts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -311,12 +191,23 @@ class Project:
     @classmethod
     @check_types
     def start(
-        cls, path: str | os.PathLike[str], *, folder: str | os.PathLike[str] | None = None, **reading: Any
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        folder: str | os.PathLike[str] | None = None,
+        households: str | os.PathLike[str] | None = None,
+        on: str | None = None,
+        **reading: Any,
     ) -> Project:
-        """Propose a project for a data file, with every guess marked; ``folder`` is where its file is to lie."""
+        """Propose a project for a data file, with every guess marked; ``folder`` is where its file is to lie.
+
+        ``households`` is the file of households that belongs to a file of persons, and ``on`` numbers them in both.
+        """
         from safeswap.projects.proposal import propose
 
-        return propose(Path(path), Path(path).parent if folder is None else Path(folder), **reading)
+        place = Path(path).parent if folder is None else Path(folder)
+        homes = None if households is None else Path(households)
+        return propose(Path(path), place, households=homes, on=on, **reading)
 
     @check_types
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:

@@ -22,8 +22,10 @@ from safeswap.model.microdata import Microdata
 from safeswap.model.scenario import Scenario, propose_bands
 from safeswap.model.schema import Attribute, Kind, Schema
 from safeswap.model.text import plural
-from safeswap.on_disk.masking import digest_of
-from safeswap.projects.project import DataSource, Project, ReleaseSettings
+from safeswap.model.two_files import merge_files
+from safeswap.on_disk.masking import digest_of_both
+from safeswap.projects.project import Project
+from safeswap.projects.settings import DataSource, ReleaseSettings
 
 SCENARIO = "prosecutor"
 KEYS = 5
@@ -31,6 +33,7 @@ UP_TO = 3
 _MOST_KEY_VALUES = 200  # a number with more values, such as an income, is hardly known to anyone outside
 SHARED = "the same for all members of a household: changed for all or none"
 _NEARLY_ALL = 0.95
+_READING = {"delimiter", "encoding", "quote", "missing"}
 _MOST_NAMED = 4
 _DESIGN = {
     **dict.fromkeys(("stratum", "strata"), ("stratum", "a stratum of the sample by its name")),
@@ -52,15 +55,31 @@ def looks_like_identifier(data: Microdata, name: str) -> bool:
     return kind is Kind.IDENTIFIER or len(data.coded(name).levels) >= max(_NEARLY_ALL * len(data), 2)
 
 
-def propose(file: Path, folder: Path, **reading: Any) -> Project:
-    """Return a project for the file; paths are relative to ``folder``, where the project file is to lie."""
-    source = existing_file(file)
-    data = read(source, **reading)
-    levels, design = dict(_nest_areas(data)), _find_design(data.schema)
-    found = {each.name: _describe(data, each, levels, design) for each in data.schema.attributes}
+def propose(
+    file: Path, folder: Path, *, households: Path | None = None, on: str | None = None, **reading: Any
+) -> Project:
+    """Return a project for the file; paths are relative to ``folder``, where the project file is to lie.
+
+    With ``households``, the file has persons, and ``on`` numbers the households in both.
+    """
+    files = [existing_file(each) for each in (file, households) if each is not None]
+    places = [Path(os.path.relpath(each, folder)).as_posix() for each in files]
+    stated = {name: reading[name] for name in _READING & reading.keys()}
+    named = {"identifier": reading.get("identifier"), "household": on}
+    source = DataSource(**dict(zip(("file", "households"), places, strict=False)), **named, **stated)
+    data = read(files[0], **reading)
+    guessed = data.schema
+    if households is not None:
+        homes = read(files[1], **source.layout_of(files[1]))
+        data = merge_files(homes, data, on)
+        # That a column of this file is the household's is no guess; its kind may be one.
+        shared = [data.schema[each.name] for each in homes.schema.attributes if data.schema[each.name].household]
+        told = [{"household": False, "inferred": homes.schema[each.name].inferred} for each in shared]
+        guessed = data.schema.replace(*(a.model_copy(update=update) for a, update in zip(shared, told, strict=True)))
+    levels, design = dict(_nest_areas(data)), _find_design(guessed)
+    found = {each.name: _describe(data, each, levels, design) for each in guessed.attributes}
     guesses = {f"schema.{name}": text for name, text in found.items() if text}
-    stated = {"delimiter", "encoding", "quote", "missing"} & reading.keys()
-    given: dict[str, Any] = {name: reading[name] for name in stated}
+    given: dict[str, Any] = {}
     for kind in (Kind.IDENTIFIER, Kind.HOUSEHOLD):
         if (own := next(data.schema.iter_kind(kind), None)) is not None:
             given[kind.value] = own.name
@@ -75,10 +94,11 @@ def propose(file: Path, folder: Path, **reading: Any) -> Project:
         guesses["step.recode.steps"] = "proposed, so that no key has a value for each record; edit the breaks"
     pipeline: Any = [{"method": "recode", "steps": steps}] if steps else []
     pipeline += [{"method": "suppress", "scenario": SCENARIO, "solver": "greedy"}] if keys else []
+    digest = digest_of_both(files[0], files[1] if households is not None else None)
     scenario = Scenario(name=SCENARIO, keys=keys, up_to=min(UP_TO, len(keys)), tolerance=3) if keys else None
     return Project(
         title=data.schema.label or data.schema.name,
-        data=DataSource(file=Path(os.path.relpath(source, folder)).as_posix(), sha256=digest_of(source), **given),
+        data=source.model_copy(update={"sha256": digest, **given}),
         schema=_as_stated(data.schema, levels, design, given),
         scenarios=() if scenario is None else (scenario,),
         pipeline=pipeline,

@@ -385,10 +385,10 @@ def _touched(original: Microdata, data: Microdata) -> Flags:
     from safeswap.model.columns import aligned_columns, coarsening, flag_changes, same_memory
 
     touched = np.zeros(len(original), dtype=np.bool_)
-    own = original.schema.identifier
-    for name in original.attributes:
-        # A coarser value is still true of its record, and a new identifier changes nothing.
-        if name not in data.schema or name == (own and own.name) or coarsening(original, data, name) is not None:
+    for attribute in original.schema.attributes:
+        name = attribute.name
+        # A coarser value is still true of its record, and a new number of a record or household changes nothing.
+        if name not in data.schema or attribute.kind.is_unit_number or coarsening(original, data, name) is not None:
             continue
         columns = original.table.column(name), data.table.column(name)
         if not same_memory(*columns):

@@ -82,10 +82,10 @@ class MaskedHouseholds:
         """Write both files and the confidential record, all or nothing; return the path of the record.
 
         ``sources`` are the files of households and of persons that were masked, and ``reading`` is how that of persons
-        was read beyond its schema.
+        was read beyond its schema; its value ``households`` is how that of households was.
         """
         from safeswap.files.atomic import atomic_write
-        from safeswap.files.write import write
+        from safeswap.files.write import write_part
         from safeswap.on_disk.masking import digest_of, digest_of_both, note, write_both
         from safeswap.releases.ledger import configured_ledger
         from safeswap.releases.register import FileRegister, enter_masked, with_known_past
@@ -99,10 +99,11 @@ class MaskedHouseholds:
             atomic_write(persons, force=force) as people,
             atomic_write(households, force=force) as homes,
         ):
-            write(self.households, homes, force=True)
-            write(self.persons, people, force=True)
+            write_part(self.households, homes, Path(households))
+            write_part(self.persons, people, Path(persons))
             digest = digest_of_both(people, homes)
-            notes = {"persons_sha256": digest_of(people), "households_sha256": digest_of(homes)}
+            notes: dict[str, Any] = {"persons_sha256": digest_of(people), "households_sha256": digest_of(homes)}
+            notes["household_columns"] = list(self.households.attributes)
             digests = {"digest": digest, "source_digest": source_digest}
             record = note(
                 known, people, audit=Path(audit), reading=reading or {}, records=records, notes=notes, **digests
@@ -142,8 +143,8 @@ def mask_households(
 
 
 def split_masked(masked: Masked, households: Microdata) -> MaskedHouseholds:
-    """Divide the masking of a merged file; households come in the order of the household file that was merged."""
-    after, people = split_households(masked)
+    """Divide the masking of a merged file: columns and households are those of the household file that was merged."""
+    after, people = split_file(masked.data, households.attributes)
     return MaskedHouseholds(masked=masked, households=order_like(after, households), persons=people)
 
 
@@ -153,5 +154,5 @@ def undo_households(
 ) -> tuple[Microdata, Microdata]:
     """Restore a household file and a person file from their masked files and the audit record of the job."""
     homes = read(households)
-    before, people = split_households(undo(merge_households(homes, persons, on=on), record))
+    before, people = split_file(undo(merge_households(homes, persons, on=on), record), homes.attributes)
     return order_like(before, homes), people

@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,12 +28,14 @@ from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.scenario import Scenario
-from safeswap.on_disk.masking import digest_of, has_record
+from safeswap.on_disk.masking import digest_of, digest_of_both, has_half, has_record
 from safeswap.pipelines.method import join, run
-from safeswap.projects.project import Project, Requirement
+from safeswap.projects.project import Project
 from safeswap.projects.proposal import looks_like_identifier
+from safeswap.projects.settings import Requirement
 from safeswap.projects.stages import FOLDER, StageStore, dump_stage, load_stage, make_private_folder
 from safeswap.studies.files import CheckpointDirectory
+from safeswap.workflow.households import split_masked
 from safeswap.workflow.masking import as_replicate, keep, recall
 from safeswap.workflow.reading import read, read_key
 from safeswap.workflow.reporting import measure_requirement, report
@@ -101,6 +104,7 @@ class ProjectRun:
     outcomes: tuple[Outcome, ...]
     output: Path
     audit: Path
+    households: Path | None = None  # the masked file of households, if the data are two files
     reports: tuple[Path, ...] = ()
     study: StudyReport | None = None
 
@@ -126,6 +130,7 @@ class ProjectRun:
             "ready": self.is_ready,
             "output": str(self.output),
             "audit": str(self.audit),
+            **({} if self.households is None else {"households": str(self.households)}),
             "reports": [str(path) for path in self.reports],
             "study": None if self.study is None else {**asdict(self.study), "output": str(self.study.output)},
         }
@@ -188,7 +193,7 @@ def run_project(
     outcomes = _check(masked, job.project)
     findings = masked.account.findings
     obstacle = _find_obstacle(masked, job)
-    output, record = job.keep(masked)
+    record = job.keep(masked)
     done = ProjectRun(
         project=job.project,
         masked=masked,
@@ -197,15 +202,16 @@ def run_project(
         problems=() if obstacle is None else (f"{obstacle.message}; {obstacle.hint}",),
         checks=len(findings),
         outcomes=outcomes,
-        output=output,
+        output=job.output,
         audit=record,
+        households=job.places[1],
         study=job.run_study(masked.original, studied) if study and job.project.study is not None else None,
     )
     facts: dict[str, Any] = {
-        "data": digest_of(job.source),
+        "data": job.digest,
         "key_id": job.key.id,
         "steps": job.chain(),
-        "output": digest_of(output),
+        "output": digest_of_both(*job.places),
     }
     facts |= {"ready": done.is_ready, "failures": list(done.failures)}
     job.note(**facts, rules=_digest_rules(job.project), writing=False)
@@ -245,7 +251,7 @@ def report_project(
     folder = file.parent
     if study is None and status.study == "current":
         study = _load_study(folder / project.release.audit / _STUDY)
-    masked = recall(folder / project.data.file, _output_of(project, folder), audit=folder / project.release.audit)
+    masked = _recall(project, folder)
     told: dict[str, Any] = {"state": status.ready if status.ready in ("ready", "not ready") else "open"}
     failed = _read_state(folder).get("failures", ()) if told["state"] == "not ready" else ()
     return _report(
@@ -332,7 +338,7 @@ def release_project(path: str | PathLike[str], *, key: Key | None = None, **cons
             steps=[list(each) for each in status.steps],
         )
     settings = job.project.release
-    masked = recall(job.source, job.output, audit=job.audit)
+    masked = _recall(job.project, job.file.parent)
     _refuse_guesses(job.project, masked.original)
     refuse_unmet(masked, job.project)
     published = release(
@@ -343,6 +349,7 @@ def release_project(path: str | PathLike[str], *, key: Key | None = None, **cons
         data_format=settings.format,
         identifiers=settings.identifiers,
         drop=settings.drop,
+        two_files=_has_two_files(job.project),
         title=job.project.title,
         date=settings.date,
         publish_rate=settings.publish_rate,
@@ -369,27 +376,34 @@ class _Job:
         secret = _find_key(project.release.key, file.parent) if key is None else key
         return cls(file, project, secret, StageStore(file.parent / FOLDER, secret))
 
-    @property
-    def source(self) -> Path:
-        return self.file.parent / self.project.data.file
+    @cached_property
+    def digest(self) -> str:
+        """The digest of the data."""
+        return self.project.data.digest(self.file.parent)
 
     @property
     def audit(self) -> Path:
         return self.file.parent / self.project.release.audit
 
     @property
+    def places(self) -> tuple[Path, Path | None]:
+        """The masked file, and that of households if the data are two files."""
+        return _outputs_of(self.project, self.file.parent)
+
+    @property
     def output(self) -> Path:
-        return _output_of(self.project, self.file.parent)
+        return self.places[0]
 
     def check_data(self) -> None:
         """Refuse data that are not those that the project was made for."""
-        existing_file(self.source)
-        if self.project.data.sha256 and digest_of(self.source) != self.project.data.sha256:
+        source, homes = self.project.data.files(self.file.parent)
+        if self.digest != (self.project.data.sha256 or self.digest):
+            two = "" if homes is None else f"{source.name!r} and {homes.name!r} are not the files"
             raise InputError(
-                f"{self.source.name!r} is not the file that the project was made for: its digest differs",
+                f"{two or f'{source.name!r} is not the file'} that the project was made for: the digest differs",
                 code="data-changed",
                 hint="restore the file; if the new one is right, look at the schema again and take out sha256",
-                file=str(self.source),
+                file=str(source),
             )
 
     def chain(self) -> list[str]:
@@ -398,9 +412,9 @@ class _Job:
     def run_steps(self, replicate: int, progress: Callable[[StepReport], None]) -> tuple[Masked, list[StepReport]]:
         """Carry out the steps, or take them from an earlier run."""
         project = self.project
-        data = read(self.source, **project.data.reading(project.schema))
+        data = project.data.read(self.file.parent, project.schema)
         # The digest of the file itself: the project may not state one.
-        about = (digest_of(self.source), str(replicate), keyed.ALGORITHM)
+        about = (self.digest, str(replicate), keyed.ALGORITHM)
         masked: Masked | None = None
         reports: list[StepReport] = []
         for number, (step, digest) in enumerate(zip(project.pipeline, self.chain(), strict=True), start=1):
@@ -456,7 +470,7 @@ class _Job:
 
         asked = self.project.question
         assert asked is not None  # noqa: S101  (the caller has looked)
-        digest, output = _study_digest(self.project, digest_of(self.source), self.key.id), self.audit / _STUDY
+        digest, output = _study_digest(self.project, self.digest, self.key.id), self.audit / _STUDY
         known = _read_state(self.file.parent).get("study") or {}
         told: dict[str, Any] = {"scenario": "" if asked.scenario is None else asked.scenario.name, "output": output}
         if known.get("digest") == digest and output.is_dir():
@@ -476,21 +490,33 @@ class _Job:
         self.note(study=facts)
         return StudyReport(**told, candidates=len(found), sentence=sentence, kept=False)
 
-    def keep(self, masked: Masked) -> tuple[Path, Path]:
+    def keep(self, masked: Masked) -> Path:
         """Write the masked file and its record; only a file that an earlier run has written is replaced."""
-        reading = self.project.data.reading(None)
+        data, folder = self.project.data, self.file.parent
+        reading = data.reading(None)
         reading.pop("kinds", None)  # the record has the schema with all kinds
         replaces = self._owns_output()
         self.note(writing=True)  # if we are killed before the digest is noted, the next run knows that it is ours
-        record = keep(masked, self.output, audit=self.audit, reading=reading, source=self.source, force=replaces)
-        return self.output, record
+        (output, homes), (source, households) = self.places, data.files(folder)
+        stated: dict[str, Any] = {"audit": self.audit, "force": replaces}
+        if homes is None or households is None:
+            return keep(masked, output, reading=reading, source=source, **stated)
+        layout = data.layout_of(households)
+        both = split_masked(masked, read(households, **layout))
+        told = {**reading, "households": layout} if layout else reading
+        return both.keep(homes, output, sources=[households, source], reading=told, **stated)
 
     def _owns_output(self) -> bool:
         """Return whether the masked file that is there was written by a run of this project, be it a killed one."""
-        if not self.output.is_file():
-            return False
-        state, digest = _read_state(self.file.parent), digest_of(self.output)
-        return digest == state.get("output") or (bool(state.get("writing")) and has_record(digest, self.audit))
+        state, (output, homes) = _read_state(self.file.parent), self.places
+        there = [path for path in self.places if path is not None and path.is_file()]
+        if len(there) == 1 + (homes is not None) and digest_of_both(output, homes) == state.get("output"):
+            return True
+        if homes is None:
+            known = (has_record(digest_of(path), self.audit) for path in there)
+        else:  # a killed run may have left one of two
+            known = (has_half(path, self.audit) for path in there)
+        return bool(there) and bool(state.get("writing")) and all(known)
 
     def note(self, **facts: Any) -> None:
         """Note what was done, for the status."""
@@ -525,7 +551,7 @@ def _find_key(stated: str, folder: Path) -> Key:
 def _chain(project: Project) -> list[str]:
     """Return a digest for each step of everything that its result depends on but the key."""
     schema = None if project.schema is None else project.schema.model_dump(mode="json", exclude_defaults=True)
-    source = project.data.model_dump(mode="json", exclude={"file"})
+    source = project.data.model_dump(mode="json", exclude={"file", "households"})
     digest = hashlib.sha256(json.dumps([source, schema], sort_keys=True).encode())
     chain = []
     for step in project.pipeline:
@@ -536,7 +562,10 @@ def _chain(project: Project) -> list[str]:
 
 def _digest_rules(project: Project) -> str:
     """Return a digest of what decides whether a result is ready: scenarios and settings of the release."""
-    rules = [[each.as_dict() for each in project.scenarios], project.release.model_dump(mode="json", exclude={"key"})]
+    settings = project.release.model_dump(mode="json", exclude={"key"})
+    if settings["two_files"] is None:  # as before there was such a setting
+        del settings["two_files"]
+    rules = [[each.as_dict() for each in project.scenarios], settings]
     return hashlib.sha256(json.dumps(rules, sort_keys=True).encode()).hexdigest()
 
 
@@ -549,7 +578,7 @@ def _load_study(output: Path) -> Study:
 def _study_digest(project: Project, data: str, key_id: str) -> str:
     """Return a digest of everything that the result of the study depends on."""
     schema = None if project.schema is None else project.schema.model_dump(mode="json", exclude_defaults=True)
-    source = project.data.model_dump(mode="json", exclude={"file", "sha256"})
+    source = project.data.model_dump(mode="json", exclude={"file", "households", "sha256"})
     stated = None if project.question is None else project.question.model_dump(mode="json")
     facts = [data, key_id, source, schema, stated, keyed.ALGORITHM]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
@@ -562,10 +591,9 @@ def _study_state(project: Project, folder: Path, state: Mapping[str, Any]) -> st
     known = state.get("study") or {}
     if not known:
         return "not run"
-    source = folder / project.data.file
-    if not source.is_file() or not Path(known["output"]).is_dir():
+    if not _has_data(project, folder) or not Path(known["output"]).is_dir():
         return "stale"
-    now = _study_digest(project, digest_of(source), str(state.get("key_id", "")))
+    now = _study_digest(project, project.data.digest(folder), str(state.get("key_id", "")))
     return "current" if known["digest"] == now else "stale"
 
 
@@ -585,25 +613,47 @@ def _read_state(folder: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _output_of(project: Project, folder: Path) -> Path:
-    name = Path(project.data.file).name.split(".", 1)[0]
-    return folder / project.release.audit / f"{name}.masked.parquet"
+def _outputs_of(project: Project, folder: Path) -> tuple[Path, Path | None]:
+    """Return the place of the masked file, and of the masked file of households if the data are two files."""
+    place = folder / project.release.audit
+    names = [path.name.split(".", 1)[0] for path in project.data.files(folder) if path is not None]
+    places = [place / f"{name}.masked.parquet" for name in names]
+    if len(set(places)) < len(names):  # two files of one name, in two folders or formats
+        places[1] = place / f"{names[1]}.households.masked.parquet"
+    return places[0], places[1] if len(places) > 1 else None
+
+
+def _has_two_files(project: Project) -> bool:
+    """Return whether a release has a file of households and a file of persons."""
+    stated = project.release.two_files
+    return project.data.households is not None if stated is None else stated
+
+
+def _recall(project: Project, folder: Path) -> Masked:
+    """Read back what the last run of a project has made."""
+    (source, homes), (output, after) = project.data.files(folder), _outputs_of(project, folder)
+    both = () if homes is None or after is None else (homes, after)
+    return recall(source, output, audit=folder / project.release.audit, households=both)
+
+
+def _has_data(project: Project, folder: Path) -> bool:
+    return all(path is None or path.is_file() for path in project.data.files(folder))
 
 
 def _data_state(project: Project, folder: Path, of_run: str | None) -> str:
-    source, known = folder / project.data.file, project.data.sha256 or of_run
-    if not source.exists():
+    known = project.data.sha256 or of_run
+    if not _has_data(project, folder):
         return "missing"
     if not known:
         return "not known: the project states no sha256, and was not run"
-    return "unchanged" if digest_of(source) == known else "changed"
+    return "unchanged" if project.data.digest(folder) == known else "changed"
 
 
 def _masked_state(project: Project, folder: Path, digest: str | None) -> str:
-    output = _output_of(project, folder)
-    if not output.is_file():
+    places = _outputs_of(project, folder)
+    if any(path is not None and not path.is_file() for path in places):
         return "none"
-    return "in place" if digest_of(output) == digest else "not the file that the last run wrote"
+    return "in place" if digest_of_both(*places) == digest else "not the file that the last run wrote"
 
 
 def _check(masked: Masked, project: Project) -> tuple[Outcome, ...]:
@@ -633,7 +683,8 @@ def _find_obstacle(masked: Masked, job: _Job) -> SafeswapError | None:
 
     settings = job.project.release
     drop = tuple(dict.fromkeys((*settings.drop, *getattr(masked.spec, "dropped", ()))))
-    terms = Terms(method="", data_format=settings.format, identifiers=settings.identifiers, drop=drop)
+    told: dict[str, Any] = {"identifiers": settings.identifiers, "two_files": _has_two_files(job.project)}
+    terms = Terms(method="", data_format=settings.format, drop=drop, **told)
     return find_obstacle(masked, key=job.key, account=masked.account, terms=terms)
 
 

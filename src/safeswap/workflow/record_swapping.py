@@ -27,7 +27,7 @@ def record_swap(
     *,
     hid: str,
     hierarchy: Sequence[str],
-    similar: Sequence[Any],
+    similar: str | Sequence[Any],
     swaprate: float = 0.05,
     risk: Any = None,
     risk_threshold: float | None = None,
@@ -71,6 +71,13 @@ def record_swap(
     values: dict[str, Any] = {"household": hid, "geography": tuple(hierarchy), "similar": profiles}
     values |= {"rate": swaprate, "carry_along": tuple(carry_along), "match_size": False, "rounds": 1}
     extended = original
+    if risk is None and risk_threshold is not None:
+        raise SpecError(
+            "risk_threshold is the limit of risk, which is not given",
+            code="bad-argument",
+            hint="give risk too, or k_anonymity and risk_variables in place of both",
+            argument="risk_threshold",
+        )
     if risk is None:
         values |= {"k": k_anonymity, "risk_variables": tuple(risk_variables)}
     else:
@@ -83,7 +90,7 @@ def record_swap(
     return replace(masked, original=original, data=Microdata(kept, original.schema, original.origin))
 
 
-def _as_profiles(similar: Sequence[Any]) -> tuple[Names, ...]:
+def _as_profiles(similar: str | Sequence[Any]) -> tuple[Names, ...]:
     """Return one profile, or the profiles that are listed."""
     if isinstance(similar, str):
         return ((similar,),)

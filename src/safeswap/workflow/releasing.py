@@ -14,6 +14,7 @@ from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata, PastStep
 from safeswap.model.scenario import Scenario, as_scenario, resolve_files
+from safeswap.model.schema import household_attributes
 from safeswap.model.score import Comparison
 from safeswap.model.text import plural
 from safeswap.workflow.assessing import compare
@@ -132,6 +133,8 @@ def _make_comparison(
     released = _read_bundle(bundle) if bundle is not None else read(masked)
     if known is None:
         return Comparison(before=released, after=released, attributes=released.schema.categorical), False
+    if bundle is not None:
+        _refuse_half(bundle, released, known)
     if bundle is not None and audit is None:
         raise InputError(
             "a bundle has new identifiers and another order: its records cannot be matched with the original",
@@ -139,6 +142,20 @@ def _make_comparison(
             hint="give the audit record of the release (audit), or leave the original out",
         )
     return compare(known, released, audit=audit, some_gone=True), True
+
+
+def _refuse_half(bundle: Path, released: Microdata, original: Microdata) -> None:
+    """Refuse an original without what a bundle has of households: the attacks would not look at it."""
+    from safeswap.files.manifest import read_manifest
+
+    absent = [name for name in household_attributes(released.schema) if name not in original.schema]
+    if absent and len(read_manifest(bundle).stems) > 1:
+        raise InputError(
+            f"the bundle has a file of households, and the original lacks {plural(len(absent), 'column')} of it",
+            code="two-files",
+            hint="give the original with its file of households: merge_households(homes, people), or --households",
+            columns=absent,
+        )
 
 
 def _read_bundle(bundle: Path) -> Microdata:
@@ -253,10 +270,8 @@ def _count_twins(original: Microdata, control: Microdata) -> int:
     from safeswap.attacks.base import wilson
     from safeswap.measures.aligned import align
     from safeswap.model.columns import number_cells
-    from safeswap.model.schema import Kind
 
-    numbered = (Kind.IDENTIFIER, Kind.HOUSEHOLD)
-    names = [n for n in original.attributes if n in control.schema and original.schema[n].kind not in numbered]
+    names = [n for n in original.attributes if n in control.schema and not original.schema[n].kind.is_unit_number]
     if not names or not len(control) or not len(original):
         return 0
     both = Comparison(before=original, after=control, attributes=())

@@ -15,7 +15,7 @@ from safeswap.model.checked import check_types
 from safeswap.model.masked import Masked
 from safeswap.model.scenario import Scenario, as_scenario, resolve_files
 from safeswap.model.score import Assessment, Axis, Score
-from safeswap.projects.project import RISKY, Requirement
+from safeswap.projects.settings import RISKY, Requirement
 from safeswap.reports.facts import (
     AttackFacts,
     CheckFacts,

@@ -254,10 +254,12 @@ def test_areas_that_do_not_nest_are_refused() -> None:
 
 
 def test_profiles_that_do_not_nest_are_refused() -> None:
-    with pytest.raises(SpecError, match="profiles do not nest"):
+    with pytest.raises(SpecError, match="profiles do not nest: profile 2 adds 'kind' to profile 1"):
         SPEC.replace(similar=(("tenure",), ("kind",)))
-    with pytest.raises(SpecError, match="profiles do not nest"):
+    with pytest.raises(SpecError, match="profiles do not nest: profile 2 adds 'kind' to profile 1"):
         SPEC.replace(similar=(("tenure",), ("tenure", "kind")))
+    with pytest.raises(SpecError, match="profiles do not nest: profile 3 is profile 2"):
+        SPEC.replace(similar=(("tenure", "kind"), ("tenure",), ("tenure",)))
 
 
 @pytest.mark.parametrize("role", ["carry_along", "similar"])
@@ -491,11 +493,28 @@ def test_a_risk_that_does_not_fit_is_refused(plain: Microdata, risk: Any) -> Non
         record_swap(plain, risk=risk, risk_threshold=0.5)
 
 
+def test_persons_without_a_risk_are_counted_and_named(plain: Microdata) -> None:
+    risk = np.zeros((len(plain), 3))
+    risk[[4, 7], 1] = np.nan
+    with pytest.raises(InputError) as caught:
+        record_swap(plain, risk=risk, risk_threshold=0.5)
+    found = caught.value
+    assert (found.code, found.fields["persons"], found.fields["records"]) == ("missing-risk", 2, [5, 8])
+
+
+def test_a_threshold_without_a_risk_is_refused(plain: Microdata) -> None:
+    with pytest.raises(SpecError) as caught:
+        record_swap(plain, risk_threshold=0.5)
+    assert caught.value.fields["argument"] == "risk_threshold"
+
+
 def test_profiles_of_record_swap_must_nest(plain: Microdata) -> None:
     masked = record_swap(plain, similar=[["kind", "tenure"], ["kind"]])
     assert len(masked.audit.facts["by_profile"]) == 2
     with pytest.raises(SpecError, match="do not nest"):
         record_swap(plain, similar=[["kind"], ["tenure"]])
+    alone = record_swap(plain, similar="kind")
+    assert alone.data.table.equals(record_swap(plain, similar=["kind"]).data.table)
 
 
 def test_equal_draws_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,8 @@ from safeswap.files.write import write
 from safeswap.model.schema import Schema
 from safeswap.model.study import StudySpec
 from safeswap.pipelines.spec import Pipeline
-from safeswap.projects.project import DataSource, Project, ReleaseSettings, Requirement
+from safeswap.projects.project import Project
+from safeswap.projects.settings import DataSource, ReleaseSettings, Requirement
 from safeswap.projects.toml import read_pipeline, read_scenarios, read_study_spec, write_pipeline, write_study_spec
 
 PROSECUTOR = {"name": "prosecutor", "keys": ["age", "sex", "town"], "up_to": 2, "tolerance": 5}

@@ -378,7 +378,7 @@ def test_paper_has_the_colours_of_the_charts():
 
 
 def test_requirements_are_compared_with_what_was_measured():
-    from safeswap.projects.project import Requirement
+    from safeswap.projects.settings import Requirement
     from safeswap.reports.facts import Figure
     from safeswap.workflow.reporting import compare_with_limits
 

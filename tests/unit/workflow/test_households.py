@@ -14,15 +14,17 @@ import safeswap as ss
 from safeswap.cli.app import run
 from safeswap.errors import InputError, SpecError, UnsafeRelease
 from safeswap.files.write import write
-from safeswap.model.households import mark_household_attributes
+from safeswap.model.households import find_households, mark_household_attributes
 from safeswap.model.microdata import Microdata
 from safeswap.releases.linkage import Linkage
 from safeswap.workflow.households import mask_households, merge_households, split_households, undo_households
+from safeswap.workflow.masking import recall
 
 KEY = ss.Key(bytes(range(32)))
 SHARED = ("region", "county", "tenure", "rent")
 PLAIN = persons(150)
 DATA = Microdata(PLAIN.table, mark_household_attributes(PLAIN.schema, SHARED))
+PERSONS = [name for name in DATA.attributes if name not in ("region", "county", "tenure")]
 HOMES = pa.table({"home": [1, 2], "tenure": ["own", "rent"]})
 PEOPLE = pa.table({"id": ["a", "b", "c"], "home": [2, 1, 2]})
 
@@ -95,6 +97,42 @@ def test_one_command_masks_two_files_and_another_restores_them(
     capsys.readouterr()
 
 
+def test_what_the_person_file_has_of_the_household_stays_in_it(tmp_path: Path) -> None:
+    """The rent is the same for all members, and the agency keeps it in the file of persons."""
+    whole, _ = split_households(DATA)
+    homes = Microdata(whole.table.drop_columns(["rent"]), whole.schema.select([*whole.attributes[:-1]]))
+    people = Microdata(DATA.table.select(PERSONS), DATA.schema.select(PERSONS))
+    for data, name in ((homes, "homes"), (people, "people")):
+        write(data, tmp_path / f"{name}.parquet")
+    spec = {"method": "noise", "attributes": ["rent"], "size": 0.2}
+    done = mask_households(homes, people, spec, key=KEY)
+    assert done.persons.attributes == people.attributes
+    assert done.households.attributes == homes.attributes
+    rents = zip(done.persons.table["ref"].to_pylist(), done.persons.table["rent"].to_pylist(), strict=True)
+    assert len(set(rents)) == 150  # changed for all members alike
+    assert not done.persons.table["rent"].equals(people.table["rent"])
+    names = [tmp_path / f"{name}.parquet" for name in ("homes", "people", "homes2", "people2")]
+    record = done.keep(*names[2:], audit=tmp_path / "audit", sources=names[:2])
+    found = recall(names[1], names[3], audit=tmp_path / "audit", households=(names[0], names[2]))
+    assert found.data.table.to_pylist() == done.masked.data.table.to_pylist()
+    restored = undo_households(done.households, done.persons, record)
+    assert [each.table.to_pydict() for each in restored] == [homes.table.to_pydict(), people.table.to_pydict()]
+
+
+def test_what_mates_share_is_guessed_where_only_the_merge_says_who_they_are() -> None:
+    homes, people = split_households(DATA)
+    other = {"ref": "dwell", "person": "who"}
+    plain = DATA.table.select(PERSONS).rename_columns([other.get(name, name) for name in PERSONS])
+    read = ss.read(plain, kinds={"dwell": "nominal"})
+    assert not any(each.household for each in read.schema.attributes)
+    own = homes.table.select(["ref", "tenure"]).rename_columns(["dwell", "tenure"])
+    merged = merge_households(own, read, on="dwell")
+    assert {each.name for each in merged.schema.attributes if each.household} == {"rent", "tenure"}
+    stated = merge_households(own, ss.read(plain, kinds={"dwell": "nominal", "rent": "numeric"}), on="dwell")
+    assert not stated.schema["rent"].household  # described by somebody, who did not say so
+    assert people.attributes == tuple(name for name in PERSONS if name != "rent")
+
+
 @pytest.mark.parametrize(
     ("homes", "people", "code"),
     [
@@ -109,6 +147,33 @@ def test_files_that_do_not_fit_are_refused(homes: dict, people: dict, code: str)
         merge_households(pa.table(homes), pa.table(people), on="home")
     assert caught.value.code == code
     assert caught.value.hint
+
+
+@pytest.mark.parametrize("none", ["", float("nan"), None], ids=str)
+@pytest.mark.parametrize("two_files", [False, True])
+def test_persons_without_a_number_do_not_live_together(none: object, *, two_files: bool, tmp_path: Path) -> None:
+    """An empty text and a float that is no number are no household, in any file, and get no new number."""
+    homes, people = split_households(DATA)
+    as_type = str if none == "" else float
+    outside = {0, 3, 8}
+    numbers = [none if i in outside else as_type(n) for i, n in enumerate(people.table["ref"].to_pylist())]
+    place = people.attributes.index("ref")
+    alone = Microdata(people.table.set_column(place, "ref", pa.array(numbers)), people.schema)
+    left = {float(n) for n in numbers if n is not None and n != "" and n == n}  # noqa: PLR0124  (no number)
+    known = homes.table.filter(pa.array([float(n) in left for n in homes.table["ref"].to_pylist()]))
+    merged = merge_households(Microdata(known, homes.schema), alone)
+    found = find_households(merged)
+    assert np.flatnonzero(found.outside).tolist() == sorted(outside)
+    assert len(found) == len(known) + 3
+    assert [merged.table["tenure"][row].as_py() for row in sorted(outside)] == [None] * 3
+    masked = ss.mask(merged, {"method": "swap", "swap": ["tenure"], "rate": 0.2}, key=KEY)
+    terms = {"override": "a test", "second_release": "a test", "two_files": two_files}
+    public = ss.release(masked, tmp_path / "public", audit=tmp_path / "audit", key=KEY, **terms).public
+    released = ss.read(public / ("persons.csv" if two_files else "data.csv")).table["ref"]
+    assert released.null_count == 3
+    with pytest.raises(InputError) as caught:
+        merge_households(pa.table({"ref": [none, as_type(1)], "x": ["a", "b"]}), alone)
+    assert (caught.value.code, caught.value.fields["records"]) == ("household-repeats", [1])
 
 
 def test_what_cannot_be_merged_or_split_is_refused() -> None:

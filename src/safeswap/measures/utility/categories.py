@@ -47,7 +47,6 @@ from safeswap.measures.utility.base import (
     describe_change,
 )
 from safeswap.model.columns import aligned_columns, flag_changes, missing_codes
-from safeswap.model.schema import Kind
 from safeswap.model.score import Comparison, Score
 from safeswap.model.text import plural
 
@@ -268,9 +267,7 @@ class ShareChanged(DistortionMeasure):
 
 def _all_columns(comparison: Comparison) -> tuple[str, ...]:
     known = comparison.after.schema
-    return tuple(
-        a.name for a in comparison.before.schema.attributes if a.kind is not Kind.IDENTIFIER and a.name in known
-    )
+    return tuple(a.name for a in comparison.before.schema.attributes if not a.kind.is_unit_number and a.name in known)
 
 
 def _share(flags: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> float:

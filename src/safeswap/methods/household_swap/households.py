@@ -21,6 +21,7 @@ from safeswap.methods.household_swap.spec import HouseholdSwapSpec
 from safeswap.methods.household_swap.swapping import Population, Risk
 from safeswap.model.columns import missing_codes, to_numbers
 from safeswap.model.geography import find_straddling, not_nested_error
+from safeswap.model.households import absent_numbers
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Schema, level_texts
@@ -122,10 +123,7 @@ def _number_households(data: Microdata, spec: HouseholdSwapSpec) -> tuple[Int32s
     """Return the household of each row, −1 outside of any, and their numbers in the file."""
     assert spec.household is not None  # noqa: S101  (resolved)
     coded = data.coded(spec.household)
-    absent = missing_codes(data, spec.household)
-    texts = coded.levels.type
-    if pa.types.is_string(texts) or pa.types.is_large_string(texts):
-        absent[: len(coded.levels)] |= np.array(coded.levels.to_pylist(), dtype=object) == ""
+    absent = absent_numbers(data, spec.household)
     if not absent.any():
         is_wide = coded.codes.dtype == np.uint32
         return coded.codes.view(np.int32) if is_wide else coded.codes.astype(np.int32), coded.levels
@@ -334,14 +332,20 @@ def _own_risk(data: Microdata, spec: HouseholdSwapSpec, population: Population, 
     required, smallest = np.full(number, depth, dtype=np.uint8), np.full(number, _MOST_ODDS, dtype=np.int32)
     names = spec.risk if len(spec.risk) > 1 else spec.risk * depth
     for level in range(depth - 1, -1, -1):
-        values = to_numbers(data, names[level])[inside]
+        numbers = to_numbers(data, names[level])
+        values = numbers[inside]
         if np.isnan(values).any():
+            counted = np.zeros(len(numbers), dtype=np.bool_)
+            counted[inside] = True
+            rows = np.flatnonzero(counted & np.isnan(numbers))
             raise InputError(
-                f"{plural(int(np.count_nonzero(np.isnan(values))), 'person has', 'persons have')} no risk in "
-                f"{names[level]!r}",
+                f"{plural(len(rows), 'person has', 'persons have')} no risk in {names[level]!r}, "
+                f"the first in {_records(rows)}",
                 code="missing-risk",
                 hint="give every person a number",
                 attribute=names[level],
+                persons=len(rows),
+                records=_positions(rows),
             )
         risky = np.unique(population.household[values >= spec.threshold])
         required[risky] = level

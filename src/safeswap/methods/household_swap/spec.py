@@ -127,9 +127,14 @@ class HouseholdSwapSpec(MaskSpec):
     @model_validator(mode="after")
     def _is_consistent(self) -> HouseholdSwapSpec:
         refuse_repeats(self, "geography", "risk_variables", "risk", "carry_along")
-        for strict, loose in pairwise(self.similar):
+        for number, (strict, loose) in enumerate(pairwise(self.similar), start=1):
             if not set(loose) < set(strict):
-                raise ValueError("profiles do not nest: each is a part of the one before, so that fallbacks are looser")
+                added = [repr(name) for name in loose if name not in strict]
+                what = f"adds {', '.join(added)} to" if added else "is"
+                raise ValueError(
+                    f"profiles do not nest: profile {number + 1} {what} profile {number}; "
+                    "each is a part of the one before, so that fallbacks are looser"
+                )
         for names in self.similar:
             if len(set(names)) != len(names):
                 raise ValueError("similar names an attribute twice in one profile")

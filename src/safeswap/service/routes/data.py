@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +19,7 @@ from sqlalchemy import select, update
 
 from safeswap import datasets, workflow
 from safeswap.errors import InputError, InternalError, OutputError
-from safeswap.model.schema import Attribute, Schema
+from safeswap.model.schema import Attribute, Schema, household_attributes
 from safeswap.model.text import plural
 from safeswap.on_disk.masking import digest_of_both
 from safeswap.service.http.problems import Conflict, Forbidden, NotFound, TooLarge, Unprocessable
@@ -54,7 +55,8 @@ _CHUNK = 2**20
 TWO_NAMES = " + "
 """What joins the names of a household file and a person file."""
 READING = frozenset({"identifier", "kinds", "missing", "delimiter", "encoding", "quote"})
-_AWKWARD = re.compile(r"[^\w.\- ()+,=@~]")
+_AWKWARD = re.compile(r"[^\w.\- ()+,=@~]| \+ ")
+_OF_HOUSEHOLDS = "household_columns.json"
 
 FileName = Annotated[
     str,
@@ -186,6 +188,8 @@ def take_data(request: Request, response: Response, access: Worker, body: Folder
     if body.households is not None:
         homes = _find_allowed(Path(body.households), folders)
         payload["households"] = {"path": str(homes), "name": homes.name, "on": body.on}
+    elif body.on is not None:
+        raise Unprocessable("on belongs to households", code="bad-request", hint="name the file of households too")
     _begin_reading(access)
     return submit(request, response, access, "ingest", payload, data=False)
 
@@ -322,23 +326,38 @@ def _check_options(stated: dict[str, Any]) -> dict[str, Any]:
 def run_ingest(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
     """Read the file (``upload``, ``path``, ``sample`` or ``from_version``), store the data, describe them."""
     context.progress(0.05, "reading the file")
-    data = _read_data(context, payload)
-    file_name = str(payload.get("name", ""))
+    data, columns = _read_data(context, payload)
+    file_name = safe_name(str(payload.get("name", "")))
     if homes := payload.get("households"):
-        file_name = TWO_NAMES.join([safe_name(homes["name"]), safe_name(file_name)])
+        file_name = TWO_NAMES.join([safe_name(homes["name"]), file_name])
     if "from_version" in payload:
-        earlier = context.store.data(context.project_id, int(payload["from_version"]))
-        return store_data(context, data, file_name=file_name, names=read_names(earlier))
+        version = int(payload["from_version"])
+        columns = read_household_columns(context.store, context.project_id, version)
+        known = read_names(context.store.data(context.project_id, version))
+        return store_data(context, data, file_name=file_name, names=known, household_columns=columns)
     digest = "" if "sample" in payload else digest_of_both(link_of(context, payload), household_link(context, payload))
-    return store_data(context, data, file_name=file_name, digest=digest)
+    return store_data(context, data, file_name=file_name, digest=digest, household_columns=columns)
+
+
+def read_household_columns(store: Store, project_id: str, version: int) -> tuple[str, ...] | None:
+    """Return the columns of the file of households that the data were joined from; None if that is not known."""
+    path = store.data(project_id, version) / _OF_HOUSEHOLDS
+    return tuple(json.loads(path.read_bytes())) if path.is_file() else None
 
 
 def store_data(
-    context: Context, data: Microdata, *, file_name: str, digest: str = "", names: Sequence[str] = ()
+    context: Context,
+    data: Microdata,
+    *,
+    file_name: str,
+    digest: str = "",
+    names: Sequence[str] = (),
+    household_columns: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """Store data in the canonical form, and return what the project needs to know about them.
 
-    They are named for the register of maskings, also by the ``digest`` of the file; ``names`` are known already.
+    They are named for the register of maskings, also by the ``digest`` of the file; ``names`` are known already. If
+    they were joined from two files, ``household_columns`` are those of the file of households.
     """
     from safeswap.files.write import write_microdata
     from safeswap.releases.register import enter_table, find_past, list_names
@@ -349,6 +368,8 @@ def store_data(
     folder.mkdir(mode=0o700)
     write_microdata(data, folder / DATA)
     (folder / SCHEMA).write_text(data.schema.model_dump_json(exclude_defaults=True), encoding="utf-8")
+    if household_columns is not None:
+        (folder / _OF_HOUSEHOLDS).write_text(json.dumps(list(household_columns)), encoding="utf-8")
     write_names(folder, list_names(data, context.register, digest=digest), carried=names)
     # What was done on the command line is entered here too, for the jobs that look it up.
     known = find_past(data, context.agency_register, digest=digest)
@@ -360,10 +381,21 @@ def store_data(
     cells = perturb_cells(description["cells"], Noise(key=context.key(), tolerance=tolerance))
     return {
         "part": folder.name,
-        "file_name": safe_name(file_name),
+        "file_name": TWO_NAMES.join(map(safe_name, file_name.split(TWO_NAMES, 1))),
         "records": len(data),
         "description": {**description, "cells": cells},
     }
+
+
+def name_files(file_name: str, schema: Schema | None) -> tuple[str, str | None]:
+    """Return the name of the data file, and of the file of households if the data were joined from two files.
+
+    >>> name_files("survey.csv", None)
+    ('survey.csv', None)
+    """
+    homes, _, people = file_name.partition(TWO_NAMES)
+    joined = bool(people) and schema is not None and bool(household_attributes(schema))
+    return (people, homes) if joined else (file_name, None)
 
 
 def safe_name(name: str) -> str:
@@ -376,13 +408,16 @@ def safe_name(name: str) -> str:
     return _AWKWARD.sub("_", last).lstrip(". ")[-120:] or "data"
 
 
-def _read_data(context: Context, payload: Mapping[str, Any]) -> Microdata:
+def _read_data(context: Context, payload: Mapping[str, Any]) -> tuple[Microdata, tuple[str, ...] | None]:
+    """Return the data, and the columns of their file of households if there are two files."""
     if "from_version" in payload:
         plain = context.data(int(payload["from_version"]))
         changed = Schema.model_validate(payload["schema"])
-        return workflow.read(plain.table, schema=restore_rare_levels(changed, plain, int(context.project["tolerance"])))
+        schema = restore_rare_levels(changed, plain, int(context.project["tolerance"]))
+        return workflow.read(plain.table, schema=schema), None
     if "sample" in payload:
-        return cast("Microdata", getattr(datasets, payload["sample"])())  # one of the names that a request may state
+        # One of the names that a request may state.
+        return cast("Microdata", getattr(datasets, payload["sample"])()), None
     link, homes = link_of(context, payload), payload.get("households")
     given = dict(payload.get("reading") or {})
     stated = {name: given[name] for name in READING | {"schema"} if name in given}
@@ -390,7 +425,7 @@ def _read_data(context: Context, payload: Mapping[str, Any]) -> Microdata:
         stated["schema"] = Schema.model_validate(stated["schema"])
     if homes is None:
         link.symlink_to(find_source(context, payload))
-        return workflow.read(link, **stated)
+        return workflow.read(link, **stated), None
     first = household_link(context, payload)
     assert first is not None  # noqa: S101  (there is a household file)
     first.parent.mkdir(mode=0o700)
@@ -400,7 +435,8 @@ def _read_data(context: Context, payload: Mapping[str, Any]) -> Microdata:
     else:
         _divide_upload(find_source(context, payload), int(homes["bytes"]), first, link)
     alike = {name: value for name, value in stated.items() if name in ("delimiter", "encoding", "quote")}
-    return merge_households(workflow.read(first, **alike), workflow.read(link, **stated), on=homes.get("on"))
+    households = workflow.read(first, **alike)
+    return merge_households(households, workflow.read(link, **stated), on=homes.get("on")), households.attributes
 
 
 def _divide_upload(source: Path, size: int, first: Path, second: Path) -> None:

@@ -31,6 +31,7 @@ from safeswap.service.routes.data import (
     clean_upload,
     fail_ingest,
     finish_ingest,
+    read_household_columns,
     receive_upload,
     store_data,
 )
@@ -177,7 +178,8 @@ def _write_safeswap(context: Context, payload: dict[str, Any], folder: Any) -> N
     source = context.store.data(context.project_id, context.project["data_version"])
     for name in (DATA, SCHEMA):
         shutil.copyfile(source / name, folder / name)
-    facts = {"format": FORMAT, **payload["facts"]}
+    columns = read_household_columns(context.store, context.project_id, context.project["data_version"])
+    facts = {"format": FORMAT, **payload["facts"], "household_columns": columns}
     (folder / PROJECT).write_text(json.dumps(facts, indent=1), encoding="utf-8")
     (folder / LOG).write_text(payload["log"], encoding="utf-8")
 
@@ -221,7 +223,9 @@ def _import_safeswap(context: Context, folder: Path) -> dict[str, Any]:
     recipe = as_recipe(list(facts.get("recipe") or ())).as_dicts()
     if recipe:
         workflow.recode(data, recipe, key=context.key())
-    outcome = store_data(context, data, file_name=str(facts.get("file_name", "")))
+    stated = facts.get("household_columns")
+    columns = [name for name in data.attributes if name in stated] if isinstance(stated, list) else None
+    outcome = store_data(context, data, file_name=str(facts.get("file_name", "")), household_columns=columns)
     settings = _settings_of(facts.get("settings"))
     brought = {"specs": _specifications(facts), "recipe": recipe}
     context.save_result("specification", brought, {"from": "safeswap", "log": _read_log(folder / LOG)})

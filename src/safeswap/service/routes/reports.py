@@ -19,7 +19,7 @@ from fastapi import APIRouter, Depends, Query, Response
 from pydantic import Field
 
 from safeswap.model.scenario import Scenario
-from safeswap.model.schema import Kind, Schema, household_attributes, require_household
+from safeswap.model.schema import Kind, Schema, require_household
 from safeswap.model.two_files import divide_schema
 from safeswap.reports.facts import AttackFacts, Audience, CheckFacts, DecisionFacts, Facts
 from safeswap.reports.public import PublicPage
@@ -28,7 +28,7 @@ from safeswap.service.http.problems import NotFound
 from safeswap.service.http.wire import Wire, example
 from safeswap.service.keeping import ledger
 from safeswap.service.people.roles import ProjectAccess, Reader, Role, project
-from safeswap.service.routes.data import TWO_NAMES
+from safeswap.service.routes.data import name_files, read_household_columns
 from safeswap.service.routes.jobs import ResultId, find_result
 from safeswap.service.routes.maskings import FACTS
 from safeswap.service.routes.releases import ReleaseId, find_release
@@ -176,8 +176,9 @@ def script_of(
     schema: Schema | None,
     tolerance: int,
     scenarios: Sequence[Scenario] = (),
+    household_columns: Sequence[str] | None = None,
 ) -> str:
-    """Generate the script, in the order of the screens.
+    """Generate the script, in the order of the screens; ``household_columns`` were those of a file of households.
 
     >>> print(script_of(ScriptRequest(), file_name="survey.csv", schema=None, tolerance=3))
     import safeswap as ss
@@ -187,7 +188,7 @@ def script_of(
     <BLANKLINE>
     """
     blocks = [
-        _read_block(file_name, schema, tolerance),
+        _read_block(file_name, schema, household_columns, tolerance),
         _recipe_block(asked.recipe),
         "" if asked.risky is None else f"print(workflow.risky(data, {_format_arguments(asked.risky)}))\n",
         _tables_block(asked.tables),
@@ -204,11 +205,11 @@ def script_of(
     return f"{head}{key}\n{body}"
 
 
-def _read_block(file_name: str, schema: Schema | None, tolerance: int) -> str:
+def _read_block(file_name: str, schema: Schema | None, columns: Sequence[str] | None, tolerance: int) -> str:
     shown = "" if tolerance == 3 else f", tolerance={tolerance}"
-    homes, _, people = file_name.partition(TWO_NAMES)
-    if people and schema is not None and household_attributes(schema):
-        of_homes, of_people = divide_schema(schema)
+    people, homes = name_files(file_name, schema)
+    if homes is not None and schema is not None:
+        of_homes, of_people = divide_schema(schema, columns)
         number = require_household(schema)
         told = of_homes.replace(of_homes[number].model_copy(update={"kind": Kind.HOUSEHOLD}))
         read = "from safeswap.workflow.households import merge_households\n\n"
@@ -326,5 +327,6 @@ def make_script(access: Reader, body: ScriptRequest) -> ScriptAnswer:
     tolerance = access.row.tolerance
     if body.spec is not None:
         body = body.model_copy(update={"spec": with_default_keys(access, body.spec)})
-    known = {"schema": schema, "tolerance": tolerance, "scenarios": scenarios_of(access)}
+    known: dict[str, Any] = {"schema": schema, "tolerance": tolerance, "scenarios": scenarios_of(access)}
+    known["household_columns"] = read_household_columns(access.service.store, access.id, version) if version else None
     return ScriptAnswer(script=script_of(body, file_name=access.row.file_name, **known))

@@ -31,13 +31,15 @@ from safeswap.model.microdata import Microdata
 from safeswap.model.scenario import Scenario
 from safeswap.model.schema import Attribute, Schema
 from safeswap.pipelines.spec import Pipeline
-from safeswap.projects.project import DataSource, Project
+from safeswap.projects.project import Project
+from safeswap.projects.settings import DataSource
 from safeswap.service.http.problems import Conflict, Unprocessable
 from safeswap.service.http.wire import Wire, example, require_match, set_etag, version_conflict
 from safeswap.service.keeping import auditlog
 from safeswap.service.keeping.database import Database, now
 from safeswap.service.keeping.tables import policies, projects
 from safeswap.service.people.roles import Caller, Governor, ProjectAccess, Reader, Worker, allow
+from safeswap.service.routes.data import name_files
 from safeswap.service.routes.jobs import (
     QuestionSlot,
     estimate_work,
@@ -163,11 +165,13 @@ def step_through_settings(
 @router.get("/projects/{project_id}/project.toml", response_class=Response)
 def get_project_file(access: Reader) -> Response:
     """Get the project as `project.toml`, for `safeswap run`. Levels that few records have are left out."""
+    schema = _shown_schema(access)
+    file, households = name_files(access.row.file_name, schema)
     project = replace(
         Project.of(_stored(access)["content"]),
         title=access.row.name,
-        data=DataSource(file=access.row.file_name or "data.csv", **_name_roles(access)),
-        schema=_shown_schema(access),
+        data=DataSource(file=file or "data.csv", households=households, **_name_roles(access)),
+        schema=schema,
     )
     headers = {"Content-Disposition": 'attachment; filename="project.toml"'}
     return Response(project.text(), media_type="application/toml", headers=headers)
