@@ -263,6 +263,22 @@ def test_the_records_of_a_masking_are_plotted_and_the_policy_dragged(
         assert "EmpTyp" not in page.inner_text("#plot-title")
 
 
+def test_the_step_bar_ticks_what_was_made_of_the_present_data(
+    browser: Browser, desk: Desk, survey: Path, worked: dict[str, str]
+) -> None:
+    with desk.seen(browser, width=390, height=844) as seen:
+        page = seen.go(f"/projects/{worked['project']}/log")
+        page.wait_for_selector("html[data-marked]")
+        ticked = page.locator(".steps a.done").evaluate_all("links => links.map((link) => link.dataset.step)")
+        assert ticked == ["data", "method", "map", "records"]  # no scenario is in use, nothing was released
+        expect(page.get_by_role("link", name="✓ Map (done)")).to_be_visible()
+        heights = page.locator(".steps [data-step]").evaluate_all("links => links.map((link) => link.offsetTop)")
+        assert len(set(heights)) == 1
+        page = seen.go(f"/projects/{desk.project(survey)}/log")
+        page.wait_for_selector("html[data-marked]")
+        expect(page.locator(".steps a.done")).to_have_count(1)
+
+
 def test_the_log_takes_a_note_and_can_be_saved(browser: Browser, desk: Desk, worked: dict[str, str]) -> None:
     with desk.seen(browser) as seen:
         page = seen.go(f"/projects/{worked['project']}/log")
