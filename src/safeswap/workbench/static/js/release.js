@@ -80,9 +80,8 @@ async function open(release) {
   state.shown = release;
   byId("one").hidden = false;
   byId("one-title").textContent = release.terms.title ? `Release: ${release.terms.title}` : "The release";
-  const reason = release.state === "failed" && state.may("work") ? "" : release.reason;  // the job tells it
   byId("state").className = release.state === "failed" || release.state === "rejected" ? "warning" : "good";
-  fill(byId("state"), `It ${release.state === "failed" ? "" : "is "}${WORDS[release.state]}${reason ? ": " : "."}`, reason ? name(sentence(reason)) : null, release.records ? ` ${several(release.records, "record")}.` : null);
+  fill(byId("state"), `It ${release.state === "failed" ? "" : "is "}${WORDS[release.state]}${release.reason ? ": " : "."}`, release.reason ? name(sentence(release.reason)) : null, release.records ? ` ${several(release.records, "record")}.` : null);
   fill(byId("checks"), release.checks.map((check) => el("li", { class: check.ok ? "ok" : "not-ok" }, el("span", { class: "sign", "aria-hidden": "true" }, check.ok ? "✓" : "✗"),
     el("span", { class: "unseen" }, check.ok ? "Passed: " : "Failed: "), name(check.sentence))));
   const facts = await factsOf(release);
