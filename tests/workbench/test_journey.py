@@ -174,6 +174,28 @@ def test_a_second_release_of_the_same_records_needs_a_reason(browser: Browser, d
         expect(page.locator("#state")).to_contain_text("approved")
 
 
+def test_a_release_that_cannot_be_prepared_says_all_that_was_found(
+    browser: Browser, desk: Desk, tmp_path: Path
+) -> None:
+    nested = tmp_path / "nested.csv"
+    rows = [f"{i},{i % 3},{i % 9},{i % 27}" for i in range(540)]
+    nested.write_text("\n".join(["id,trade,branch,craft", *rows]) + "\n", encoding="utf-8")
+    project = desk.project(nested)
+    with desk.client() as client:
+        client.wait(client.mask(project, {"method": "swap", "swap": ["trade"], "rate": 0.2}))
+    with desk.seen(browser) as seen:
+        page = seen.go(f"/projects/{project}/release")
+        page.click("#request")
+        found = page.locator("#job .failed li")
+        expect(found).to_have_count(2)
+        expect(found.nth(0)).to_contain_text("branch")
+        expect(found.nth(1)).to_contain_text("craft")
+        expect(page.locator("#job .failed")).not_to_contain_text("command line")
+        page = seen.go(f"/projects/{project}/release")  # and after a reload
+        expect(page.locator("#job .failed li")).to_have_count(2)
+        expect(page.locator("#state")).to_contain_text("It could not be prepared: ")
+
+
 @pytest.fixture(scope="module")
 def harm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file whose every column and half of whose levels are named by somebody who means harm."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, Route, expect
 from tests.workbench.desk import Desk
 
 import safeswap as ss
@@ -222,3 +222,39 @@ def test_few_clicks_lead_from_the_data_to_the_bundle(
         expect(page.locator("#maskings tr").first).to_contain_text("recode")
         recode.release()
         assert recode.made <= 15
+
+
+def test_while_a_plan_is_counted_the_one_before_is_not_shown(browser: Browser, desk: Desk, file: Path) -> None:
+    project = desk.project(file)
+    held: list[Route] = []
+    with desk.seen(browser) as seen:
+        page = seen.go(f"/projects/{project}/method")
+        settled(page)
+        page.get_by_label("region: Swap", exact=True).check()
+        expect(page.locator("#plan")).to_contain_text("feasible")
+        page.route("**/plan", lambda route: held.append(route))  # noqa: PLW0108  (Playwright marks it)
+        page.fill("#rate", "0.2")
+        expect(page.locator("#plan")).to_have_text("…")
+        held[-1].continue_()
+        page.unroute("**/plan")
+        expect(page.locator("#plan")).to_contain_text("feasible")
+
+
+def test_a_suppression_under_a_scenario_asks_of_its_keys_alone(browser: Browser, desk: Desk, file: Path) -> None:
+    project = desk.project(file)
+    with desk.client() as client:
+        path = f"/projects/{project}/settings"
+        found = client._send("GET", path)
+        scenario = {"name": "own", "keys": ["region", "sex"], "tolerance": 3}
+        client._send(
+            "PATCH",
+            path,
+            json={"scenarios": [scenario], "scenario": "own"},
+            headers={"If-Match": found.headers["etag"]},
+        )
+    with desk.seen(browser) as seen:
+        page = seen.go(f"/projects/{project}/method?method=suppress")
+        offered = page.locator("#fields fieldset", has=page.locator("legend", has_text="Keep")).locator("input")
+        assert offered.evaluate_all("boxes => boxes.map((box) => box.value)") == ["region", "sex"]
+        page.uncheck("#of-scenario")
+        expect(offered).to_have_count(4)

@@ -107,6 +107,8 @@ def test_no_screen_scrolls_sideways_on_a_phone(browser: Browser, desk: Desk, wor
         for path in (*screens(worked), *steps):
             page = seen.go(path)
             settle(page)
+            if "/projects/" in path:
+                page.wait_for_selector("html[data-marked]")
             widths[path.rsplit("/", 1)[-1]] = page.evaluate("document.documentElement.scrollWidth")
     assert {name: width for name, width in widths.items() if width > 390} == {}
 
@@ -261,6 +263,23 @@ def test_the_records_of_a_masking_are_plotted_and_the_policy_dragged(
         settle(page)
         assert "AvgHrs" in page.inner_text("#plot-title")
         assert "EmpTyp" not in page.inner_text("#plot-title")
+
+
+def test_the_step_bar_ticks_what_was_made_of_the_present_data(
+    browser: Browser, desk: Desk, survey: Path, worked: dict[str, str]
+) -> None:
+    with desk.seen(browser, width=390, height=844) as seen:
+        page = seen.go(f"/projects/{worked['project']}/log")
+        page.wait_for_selector("html[data-marked]")
+        ticked = page.locator(".steps a.done").evaluate_all("links => links.map((link) => link.dataset.step)")
+        assert ticked == ["data", "method", "map", "records"]  # no scenario is in use, nothing was released
+        expect(page.get_by_role("link", name="✓ Map (done)")).to_be_visible()
+        heights = page.locator(".steps [data-step]").evaluate_all("links => links.map((link) => link.offsetTop)")
+        assert len(set(heights)) == 1
+        assert page.evaluate("document.documentElement.scrollWidth") == 390
+        page = seen.go(f"/projects/{desk.project(survey)}/log")
+        page.wait_for_selector("html[data-marked]")
+        expect(page.locator(".steps a.done")).to_have_count(1)
 
 
 def test_the_log_takes_a_note_and_can_be_saved(browser: Browser, desk: Desk, worked: dict[str, str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from math import isfinite, log2
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -14,7 +15,7 @@ from tests.unit.measures.samples import microdata
 from safeswap import datasets, mask, registry
 from safeswap.errors import SpecError
 from safeswap.measures.base import is_blind_to_recoding
-from safeswap.measures.utility.categories import Hellinger, InformationLoss
+from safeswap.measures.utility.categories import Hellinger, InformationLoss, bits_lost
 from safeswap.methods.recode.apply import apply_step
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Schema
@@ -122,3 +123,10 @@ def test_every_measure_works_on_recoded_and_blanked_values_or_says_what_it_needs
         assert isfinite(score.value)
         assert score.sentence
         assert not is_blind_to_recoding(registry.measure(name)) or "categories of the release" in score.sentence
+
+
+def test_levels_that_no_record_has_cost_nothing() -> None:
+    levels, merged, counts = np.arange(5), np.array([0, 0, 1, 1, 2]), np.array([3, 5, 0, 0, 0])
+    lost, blanked = bits_lost(levels, merged, counts, missing=(4, 3))
+    assert lost == pytest.approx(-3 * log2(3 / 8) - 5 * log2(5 / 8))
+    assert blanked == 0

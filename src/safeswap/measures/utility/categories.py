@@ -368,7 +368,7 @@ def bits_lost(before: Integers, after: Integers, counts: Counts, *, missing: tup
     >>> bits_lost(then, now, each, missing=(3, 2))  # 0 and 1 are merged: a bit each; one 2 is blank: a bit
     (3.0, 1)
     """
-    known = before != missing[0]
+    known = (before != missing[0]) & (counts > 0)
     x, y, n = before[known], after[known], counts[known].astype(np.float64)
     if not len(x):
         return 0.0, 0

@@ -141,6 +141,8 @@ def _remark_on_columns(masked: Masked, payload: dict[str, Any]) -> list[str]:
         outside = [each.name for each in released if each.kind in _KEY_KINDS and each.name not in stated]
         if outside:
             remarks.append(f"The scenario {scenario['name']!r} assumes that nobody knows: {_list_names(outside)}.")
+    else:
+        remarks.append("No scenario was in use: nobody has said what an intruder may know.")
     return remarks
 
 

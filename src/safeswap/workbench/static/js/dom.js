@@ -33,6 +33,9 @@ export function fill(node, ...children) {
   return node;
 }
 
+// A text as a sentence: with a capital and a full stop.
+export const sentence = (text) => text.slice(0, 1).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
+
 // Isolate a name of unknown script: right-to-left text must not reorder the line around it.
 export const name = (text) => el("bdi", {}, text);
 

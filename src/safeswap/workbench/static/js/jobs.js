@@ -1,7 +1,7 @@
 // Jobs: show their progress, find them again after a reload, cancel them on request.
 
 import { call, get, guarded } from "./api.js";
-import { el, fill, name, say } from "./dom.js";
+import { el, fill, name, say, sentence } from "./dom.js";
 import { at } from "./page.js";
 
 const WORDS = { queued: "Waiting for a worker", running: "Running", succeeded: "Done", failed: "Failed", cancelled: "Cancelled" };
@@ -32,8 +32,14 @@ export async function follow(job, box, title) {
   say(`${title}: ${WORDS[job.state]}`);
   if (job.state === "succeeded") fill(box);
   else fill(box, el("div", { class: "job card failed", role: "alert" }, el("strong", {}, `${title}: ${WORDS[job.state].toLowerCase()}.`),
-    job.error ? el("p", {}, name(job.error.detail), job.error.hint ? el("span", { class: "note" }, " ", name(job.error.hint)) : null) : null));
+    job.error ? told(job.error) : null));
   return job;
+}
+
+// What went wrong, each finding of several on a line of its own; then what to do, without the words of the command line.
+function told({ detail, hint, fields }) {
+  const found = (fields?.findings ?? []).map((each) => each.message).filter(Boolean), onPage = hint?.replaceAll(" (drop, on the command line --drop)", "");
+  return [found.length > 1 ? el("ul", {}, found.map((text) => el("li", {}, name(sentence(text))))) : el("p", {}, name(sentence(detail))), onPage ? el("p", { class: "note" }, name(sentence(onPage))) : null];
 }
 
 // The time that is left, from how fast the job went so far; empty while that is not known.

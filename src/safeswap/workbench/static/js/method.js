@@ -151,7 +151,9 @@ function drawForm(method, context, first) {
   const stated = first.scenario || (!first.keys && !first.combinations ? inUse()?.name : "");
   const draw = (scenario) => {
     state.scenario = scenario;
-    state.form = schemaForm(method.spec_schema, { ...context, first, skip: ["scenario", ...(scenario ? OF_SCENARIO : [])] });
+    // Only keys are blanked: of other attributes nothing is asked.
+    const keys = method.name === "suppress" && inUse()?.name === scenario ? inUse().keys : null;
+    state.form = schemaForm(method.spec_schema, { ...context, attributes: keys ?? context.attributes, first, skip: ["scenario", ...(scenario ? OF_SCENARIO : [])] });
     const box = el("input", { type: "checkbox", id: "of-scenario", checked: Boolean(scenario), on: { change: () => { draw(box.checked ? stated : ""); changed(); } } });
     fill(byId("fields"), method.takes_scenario && stated ? el("label", {}, box, " Keys of the scenario ", name(stated)) : null, state.form.element);
   };
@@ -240,6 +242,7 @@ async function plan() {
   const form = isSwap ? state.more : state.form, missing = form.missing();
   if (missing.length) { show(line, lacks(missing), !form.isFaulty(), []); return; }
   if (isSwap && !wanted.swap) { show(line, "Give at least one attribute the role Swap.", true, []); return; }
+  const late = setTimeout(() => { if (own === asked) show(line, "…", true, []); }, 300);  // what holds for the form or the steps before would mislead
   try {
     const found = await askLatest(at("/plan"), { spec: wanted, ...(steps().length ? { after_steps: editedPlace() ?? steps().length } : {}) });
     if (own !== asked) return;
@@ -247,7 +250,7 @@ async function plan() {
   } catch (error) {
     if (own !== asked) return;
     show(line, error instanceof Refused ? error.text : "Planning failed.", false, []);
-  }
+  } finally { clearTimeout(late); }
 }
 
 function show(line, text, good, relaxations) {

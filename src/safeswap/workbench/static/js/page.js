@@ -1,7 +1,7 @@
 // Shared by all pages: user, project, colour theme and the Python script.
 
-import { ask, get, guarded, isCancelled, logOut, session, showProblem } from "./api.js";
-import { byId, say } from "./dom.js";
+import { ask, call, get, guarded, isCancelled, logOut, session, showProblem } from "./api.js";
+import { byId, el, say } from "./dom.js";
 import { drawStrip, loadSettings } from "./scenario.js";
 
 export const projectId = document.documentElement.dataset.project ?? "";
@@ -27,6 +27,7 @@ export async function begin(show, first = () => null) {
     }
     await show({ who, project, answers, may: (permission) => who.permissions.includes(permission) });
     document.documentElement.dataset.ready = "true";
+    if (settings && project.data_version) markDone(project, settings);
   } catch (error) {
     if (isCancelled(error)) error.hint = "Reload the page to see it.";
     showProblem(error);
@@ -46,6 +47,24 @@ function markSteps(project) {
   }
   const bar = document.querySelector(".steps"), now = bar?.querySelector("[aria-current]");
   if (now) bar.scrollLeft = now.offsetLeft - bar.offsetLeft - (bar.clientWidth - now.offsetWidth) / 2;  // on a phone the bar scrolls
+}
+
+// Tick the steps in which something was made of the present data. Asked for when the page is there: nobody waits for it.
+async function markDone(project, settings) {
+  // Who leaves the page before the answer is there needs none.
+  const newest = (path) => call("GET", at(path)).then(({ value }) => value.items, () => []);
+  const isMade = async (path) => current(await newest(`${path}?limit=1`), project).length > 0;
+  const isReleased = async () => (await newest("/releases?limit=50")).some((each) => each.state === "approved");
+  const made = { data: true, risk: Boolean(settings.scenario), method: isMade("/maskings"), map: isMade("/studies"), records: isMade("/confidentiality"), release: isReleased() };
+  for (const [step, isDone] of Object.entries(made)) {
+    const link = document.querySelector(`[data-step="${step}"]`);
+    if (await isDone) {
+      link.classList.add("done");
+      link.querySelector(".number").textContent = "✓";
+      link.append(el("span", { class: "unseen" }, " (done)"));
+    }
+  }
+  document.documentElement.dataset.marked = "";
 }
 
 export function theme() {

@@ -1,7 +1,7 @@
 // Step 6: the bundle, its checks, and the approval by a second person.
 
 import { all, get, guarded, post } from "./api.js";
-import { byId, count, el, figure, fill, name, several, when } from "./dom.js";
+import { byId, count, el, figure, fill, name, sentence, several, when } from "./dom.js";
 import { follow } from "./jobs.js";
 import { specText } from "./masking.js";
 import { at, begin, current, projectId, python, resultAt } from "./page.js";
@@ -71,15 +71,17 @@ async function list() {
 }
 
 async function open(release) {
-  if (release.state === "preparing" && release.job_id) {
+  // Of one that failed, all that was found is told again.
+  const isFailed = release.state === "failed" && state.may("work");
+  if ((release.state === "preparing" || isFailed) && release.job_id) {
     await follow(await get(`/jobs/${release.job_id}`), byId("job"), "Preparing and checking the release");
-    release = await get(at(`/releases/${release.id}`));
-  }
+    if (!isFailed) release = await get(at(`/releases/${release.id}`));
+  } else if (state.maskings.length) fill(byId("job"));
   state.shown = release;
   byId("one").hidden = false;
   byId("one-title").textContent = release.terms.title ? `Release: ${release.terms.title}` : "The release";
   byId("state").className = release.state === "failed" || release.state === "rejected" ? "warning" : "good";
-  fill(byId("state"), `It ${release.state === "failed" ? "" : "is "}${WORDS[release.state]}${release.reason ? ": " : "."}`, release.reason ? [name(release.reason), "."] : null, release.records ? ` ${several(release.records, "record")}.` : null);
+  fill(byId("state"), `It ${release.state === "failed" ? "" : "is "}${WORDS[release.state]}${release.reason ? ": " : "."}`, release.reason ? name(sentence(release.reason)) : null, release.records ? ` ${several(release.records, "record")}.` : null);
   fill(byId("checks"), release.checks.map((check) => el("li", { class: check.ok ? "ok" : "not-ok" }, el("span", { class: "sign", "aria-hidden": "true" }, check.ok ? "✓" : "✗"),
     el("span", { class: "unseen" }, check.ok ? "Passed: " : "Failed: "), name(check.sentence))));
   const facts = await factsOf(release);
@@ -119,8 +121,6 @@ async function open(release) {
   // Another person may have decided meanwhile; if not, leave the list and the focus in it alone.
   if (state.listed.get(release.id) !== release.state) await list();
 }
-
-const sentence = (text) => text[0].toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
 
 // The attack that comes nearest to its limit, in words.
 function worst(attacks) {

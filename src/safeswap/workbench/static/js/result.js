@@ -36,7 +36,9 @@ begin(async ({ may, answers: [found, description, measures, methods] }) => {
 function totals(summary) {
   const lines = [["Records", summary.records, "In the file"], [`Requested, ${summary.unit}`, summary.asked, "By the specification"], [`Feasible, ${summary.unit}`, summary.feasible, summary.at_most == null ? "The maximum that the data allow" : `At least this many; at most ${count(summary.at_most)} (maximum not proved)`],
     [`Made, ${summary.unit}`, summary.made, "Actually made"], ["Compensating", summary.compensating, "Records whose change is offset by another record in every cell"]];
-  return lines.map(([title, value, meaning]) => el("tr", { title: meaning }, el("th", { scope: "row" }, title), el("td", { class: "n" }, count(value))));
+  // Several steps have no common plan.
+  const planned = summary.asked || !summary.made ? lines : lines.toSpliced(1, 2);
+  return planned.map(([title, value, meaning]) => el("tr", { title: meaning }, el("th", { scope: "row" }, title), el("td", { class: "n" }, count(value))));
 }
 
 // "n-rule" begins with a symbol.
@@ -73,5 +75,5 @@ function cell(value) {
   return el("td", {}, name(Array.isArray(value) ? value.join(" × ") : typeof value === "object" ? JSON.stringify(value) : String(value)));
 }
 
-// Attributes that the specification names: their tables are shown first.
-const named = (spec) => Object.values(spec).flat(2).filter((value) => typeof value === "string");
+// Attributes that the specification names, in any of its steps: their tables are shown first.
+const named = (stated) => (typeof stated === "string" ? [stated] : Object.values(stated ?? {}).flatMap(named));

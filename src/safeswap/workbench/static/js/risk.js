@@ -48,7 +48,7 @@ const activeSteps = () => kept.settings.steps.filter((step) => !step.off).map(({
 
 function drawKeys(chosen) {
   const listed = state.attributes.filter((each) => KEYS.has(each.kind) || (chosen ?? []).includes(each.name));
-  const first = new Set(chosen ?? listed.filter((each) => each.kind !== "numeric").slice(0, 6).map((each) => each.name));
+  const first = new Set(chosen ?? listed.filter((each) => each.kind !== "numeric" && each.distinct > 1).slice(0, 6).map((each) => each.name));
   fill(byId("keys"), listed.map((each) => (each.kind !== "numeric" || isBanded(each.name) || first.has(each.name)
     ? el("label", {}, el("input", { type: "checkbox", value: each.name, checked: first.has(each.name) }), " ", name(each.name), each.kind === "numeric" && !isBanded(each.name) ? bandButton(each.name) : null)
     : el("span", { class: "number" }, name(each.name), bandButton(each.name)))));

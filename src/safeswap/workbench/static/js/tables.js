@@ -2,7 +2,7 @@
 
 import { all, askLatest, get, guarded, post, Refused } from "./api.js";
 import { categorical } from "./before-after.js";
-import { byId, count, el, fill, name, several, when } from "./dom.js";
+import { byId, count, el, fill, name, sentence, several, when } from "./dom.js";
 import { follow, underWay } from "./jobs.js";
 import { at, begin, projectId, python, resultAt } from "./page.js";
 
@@ -75,8 +75,6 @@ const check = guarded(async () => {
   byId("check-scroll").hidden = false;
   fill(byId("checked"), found.tables.map((table) => el("tr", {}, el("th", { scope: "row" }, crossNames(table.variables)), [table.cells, table.occupied, table.small, table.derived].map((value) => el("td", { class: "n" }, count(value))))));
 });
-
-const sentence = (text) => text[0].toUpperCase() + text.slice(1) + (text.endsWith(".") ? "" : ".");
 
 function connect() {
   refreshPython = python(() => (state.tables.length ? { tables: asked() } : {}));
