@@ -275,7 +275,8 @@ def _describe(row: _Row, unique: float, before: float, *, others: int, below: in
     rare = "unique" if below == 2 else f"shared by fewer than {below}"
     if others:
         before_it = f"the {others} before" if others > 1 else "the one before"
-        how = f"with {before_it}, {unique:.1%} of the records are {rare}, {unique - before:.1%} more"
+        more = f"{unique - before:.1%} more" if round(unique - before, 3) > 0 else "about as many as without it"
+        how = f"with {before_it}, {unique:.1%} of the records are {rare}, {more}"
     else:
         how = f"alone, it makes {unique:.1%} of the records {rare}"
     return f"{values}; {how}" + (f"; {row.suda:.0%} of the SUDA score involves it." if row.suda else ".")
