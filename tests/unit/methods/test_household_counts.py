@@ -20,14 +20,14 @@ PATHS = np.array([[a, 10 * a + b, 100 * a + 10 * b + c] for a in range(2) for b 
 def people(seed: int, number: int = 400) -> Population:
     rng = np.random.default_rng(seed)
     household = np.repeat(np.arange(number, dtype=np.int32), rng.integers(1, 4, number))
-    loose = rng.integers(0, 5, number)
+    loose = rng.integers(0, 5, number).astype(np.int32)
     return Population(
         household=household,
         cell=np.minimum(rng.geometric(0.3, len(household)) - 1, 7).astype(np.uint8),
         cells=8,
         area=rng.integers(0, len(PATHS), number).astype(np.int32),
         paths=PATHS,
-        profiles=(loose * 2 + rng.integers(0, 2, number), loose),
+        profiles=(loose * 2 + rng.integers(0, 2, number).astype(np.int32), loose),
         draw=rng.integers(0, 2**64, number, dtype=np.uint64),
         movable=rng.random(number) < 0.9,
         outside_area=rng.integers(0, len(PATHS), 30).astype(np.int32),

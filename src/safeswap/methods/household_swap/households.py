@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,8 +11,9 @@ import pyarrow as pa
 from safeswap.arrays import cells, keyed, order, sparse
 from safeswap.arrays.compiled import is_worth_compiling, njit
 from safeswap.arrays.geography import count_straddling, find_parents
+from safeswap.arrays.integer_codes import mark, take
 from safeswap.arrays.names import Names
-from safeswap.arrays.types import Codes, Flags, Int32s, Int64s, Rows, UInt64s
+from safeswap.arrays.types import Codes, Flags, Int32s, Int64s, Integers, Rows, UInt64s
 from safeswap.engines.base import column_identity
 from safeswap.errors import InfeasibleError, InputError, SpecError
 from safeswap.methods.exchange import require_categorical
@@ -65,15 +65,14 @@ def read_households(data: Microdata, spec: HouseholdSwapSpec, key: Key, draw_key
         household=numbers[inside],
         cell=cell[inside],
         cells=number_of_cells,
-        area=np.maximum(area, 0),
+        area=area if placed.all() else np.maximum(area, 0),
         paths=paths,
         profiles=tuple(_profile(data, names, constant, size, match_size=spec.match_size) for names in spec.profiles),
         draw=_draw(levels, key, draw_key),
         movable=None if movable.all() else movable,
-        outside_area=row_area[outside],
+        outside_area=row_area[outside].astype(np.int32),
         outside_cell=cell[outside],
     )
-    del row_area  # of a hundred million persons, 400 MB
     _refuse_lonely(population, spec)
     risk = _own_risk(data, spec, population, inside) if spec.risk else _counted_risk(population, spec)
     return Households(
@@ -87,7 +86,7 @@ def read_households(data: Microdata, spec: HouseholdSwapSpec, key: Key, draw_key
     )
 
 
-def _split_persons(numbers: Int32s, row_area: Int32s) -> tuple[Flags | slice, Flags | slice]:
+def _split_persons(numbers: Int32s, row_area: Integers) -> tuple[Flags | slice, Flags | slice]:
     """Return which persons of a known area are in a household and which are not; usually all are."""
     if numbers.min(initial=0) >= 0 and row_area.min(initial=0) >= 0:
         return slice(None), slice(0)
@@ -147,8 +146,12 @@ def _number_households(data: Microdata, spec: HouseholdSwapSpec) -> tuple[Int32s
     return numbers, coded.levels.take(pa.array(known))
 
 
-def _number_areas(data: Microdata, spec: HouseholdSwapSpec) -> tuple[Int32s, Int64s]:
-    """Return the bottom area of each row, −1 where a level is missing, and the code of each level by bottom area."""
+def _number_areas(data: Microdata, spec: HouseholdSwapSpec) -> tuple[Integers, Int64s]:
+    """Return the bottom area of each row, −1 where a level is missing, and the code of each level by bottom area.
+
+    Codes that name areas by themselves are returned as they are: a copy in wider integers would be 400 MB for a hundred
+    million persons.
+    """
     codes = [data.coded(name).codes for name in spec.geography]
     absent = [missing_codes(data, name) for name in spec.geography]
     unknown = np.zeros(len(data), dtype=np.bool_)
@@ -167,7 +170,7 @@ def _number_areas(data: Microdata, spec: HouseholdSwapSpec) -> tuple[Int32s, Int
         )
     paths = _nested_paths(data, spec, codes) if spec.geography_codes == "unique" and not missing else None
     if paths is not None:
-        return codes[-1].astype(np.int32), paths
+        return codes[-1], paths
     return _packed_paths(data, spec, codes, unknown)
 
 
@@ -211,16 +214,17 @@ def _straddling(data: Microdata, coarse: str, fine: str) -> SpecError:
 
 
 def _place_households(
-    spec: HouseholdSwapSpec, numbers: Int32s, row_area: Int32s, households: int
-) -> tuple[Int32s, Int32s]:
+    spec: HouseholdSwapSpec, numbers: Int32s, row_area: Integers, households: int
+) -> tuple[Integers, Int32s]:
     """Return the area of each row and household, unknown for all members if for one; refuse split households."""
-    known = row_area >= 0
-    every = bool(known.all())
-    area, differs = _first_of(numbers if every else numbers[known], row_area if every else row_area[known], households)
+    every = bool(row_area.min(initial=0) >= 0)
+    known = slice(None) if every else row_area >= 0
+    area = np.full(households, -1, dtype=np.int32)
+    differs = _find_first(numbers[known], row_area[known], area)
     if differs.any():
         raise _varies(numbers, differs, "live in more than one area", spec.geography[-1], code="household-split")
     if not every:
-        inside = ~known & (numbers >= 0)
+        inside = (row_area < 0) & (numbers >= 0)
         area[numbers[inside]] = -1
         row_area = np.where((numbers >= 0) & (area[numbers] < 0), -1, row_area).astype(np.int32)
     return row_area, area
@@ -229,10 +233,11 @@ def _place_households(
 def _constant(data: Microdata, name: str, numbers: Int32s, households: int) -> Codes:
     """Return the code of each household; refuse an attribute that differs between members."""
     codes = data.coded(name).codes
-    first, differs = _first_of(numbers, codes, households)
+    first = np.zeros(households, dtype=codes.dtype)
+    differs = _find_first(numbers, codes, first)
     if differs.any():
         raise _varies(numbers, differs, f"differ in {name!r}", name, code="varies-within-household")
-    return first  # type: ignore[no-any-return]
+    return first
 
 
 def _varies(numbers: Int32s, differs: Flags, what: str, name: str, *, code: str) -> InputError:
@@ -275,21 +280,23 @@ def _risk_cells(data: Microdata, spec: HouseholdSwapSpec) -> tuple[Codes, int]:
     return ranks, max(number, 1)
 
 
-def _profile(data: Microdata, names: Names, constant: dict[str, Codes], size: Int32s, *, match_size: bool) -> Int64s:
+def _profile(data: Microdata, names: Names, constant: dict[str, Codes], size: Int32s, *, match_size: bool) -> Int32s:
     """Number the combinations of a profile by household."""
     columns: list[Codes] = [constant[name] for name in names]
     sizes = [data.coded(name).cardinality for name in names]
     if match_size:
         columns.append(size.view(np.uint32))
         sizes.append(int(size.max(initial=0)) + 1)
+    profile = np.zeros(len(size), dtype=np.int32)
     if not columns:
-        return np.zeros(len(size), dtype=np.int64)
+        return profile
     packed, number = cells.pack(columns, sizes)
     if number > len(packed):
-        return sparse.rank_codes(packed)[0].view(np.int64)
+        return sparse.rank_codes(packed)[0].astype(np.int32)
     occurs = np.zeros(number, dtype=np.bool_)
-    occurs[packed] = True
-    return (np.cumsum(occurs) - 1)[packed]
+    mark(occurs, packed)
+    take(np.cumsum(occurs) - 1, packed, profile)
+    return profile
 
 
 def _draw(levels: pa.Array, key: Key, draw_key: bytes) -> UInt64s:
@@ -355,8 +362,7 @@ def _refuse_lonely(population: Population, spec: HouseholdSwapSpec) -> None:
     if not spec.rate and not spec.risk and not (spec.k and spec.risk_variables):
         return
     movable = population.area if population.movable is None else population.area[population.movable]
-    areas = len(np.unique(movable))
-    if len(movable) > 1 and areas > 1:
+    if len(movable) and movable.min() < movable.max():
         return
     what = "one area" if len(movable) > 1 else "one household" if len(movable) else "no household"
     raise InfeasibleError(
@@ -364,7 +370,7 @@ def _refuse_lonely(population: Population, spec: HouseholdSwapSpec) -> None:
         code="single-area" if len(movable) > 1 else "single-household",
         hint="give a file with at least two households in different areas",
         households=len(movable),
-        areas=areas,
+        areas=min(len(movable), 1),
     )
 
 
@@ -376,18 +382,6 @@ def _records(rows: Rows) -> str:
     return f"records {', '.join(f'{n:,}' for n in _positions(rows))}" + (" …" if len(rows) > _SHOWN else "")
 
 
-def _first_of(numbers: Int32s, values: Any, households: int) -> tuple[Any, Flags]:
-    """Return the value of each household's first member, and whether another member's differs.
-
-    Without members, it is −1, or 0 of an unsigned type.
-    """
-    absent = -1 if values.dtype.kind == "i" else 0
-    first, seen = np.full(households, absent, dtype=values.dtype), np.zeros(households, dtype=np.bool_)
-    differs = np.zeros(households, dtype=np.bool_)
-    _find_first(numbers, values, first, seen, differs)
-    return first, differs
-
-
 @njit(cache=True, nogil=True)
 def _count_members(numbers, size):  # type: ignore[no-untyped-def]
     for h in numbers:
@@ -396,7 +390,9 @@ def _count_members(numbers, size):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _find_first(numbers, values, first, seen, differs):  # type: ignore[no-untyped-def]
+def _find_first(numbers, values, first):  # type: ignore[no-untyped-def]
+    """Set the value of each household to its first member's; return whether another member's differs."""
+    seen, differs = np.zeros(len(first), np.bool_), np.zeros(len(first), np.bool_)
     for i in range(len(numbers)):
         h = numbers[i]
         if h < 0:
@@ -406,6 +402,7 @@ def _find_first(numbers, values, first, seen, differs):  # type: ignore[no-untyp
             first[h] = values[i]
         elif first[h] != values[i]:
             differs[h] = True
+    return differs
 
 
 @njit(cache=True, nogil=True)

@@ -80,7 +80,7 @@ def undoing_chance(found: Households, done: Swapped) -> dict[str, float | None]:
     risky = np.flatnonzero((done.required < areas.depth) & (done.partner >= 0))
     if not len(risky):
         return {"intruder": None, "baseline": None}
-    keys = people.profiles[-1] * number
+    keys = people.profiles[-1] * np.int64(number)
     first, shown, true = keys[risky], new[risky], old[risky]
     keys += new
 

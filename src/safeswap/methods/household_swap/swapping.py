@@ -10,13 +10,14 @@ import numpy as np
 
 from safeswap.arrays import cells, order, sparse
 from safeswap.arrays.compiled import njit
+from safeswap.arrays.integer_codes import take
 from safeswap.arrays.types import Codes, Flags, Int32s, Int64s, UInt8s, UInt64s
 from safeswap.methods.household_swap import pairing, search
 from safeswap.methods.household_swap.pairing import FIXED, FREE, Ground, Profile, Reach
 
 PER_MILLION = 1_000_000
-_LARGEST_CELL = (1 << 24) - 1  # with the 40 upper bits of a draw, the product fits 64 bits
 _DENSE = 1 << 24
+_FEW_KEYS = 1 << 20
 _NO_CELL = np.iinfo(np.int32).max
 _RUN = 1 << 17  # persons looked up at a time
 
@@ -71,7 +72,7 @@ class Population:
     cells: int
     area: Int32s  # of each household: row of ``paths``
     paths: Int64s  # by bottom area: its code at each level
-    profiles: tuple[Int64s, ...]  # by household: cell number, strict to loose
+    profiles: tuple[Int32s, ...]  # by household: cell number, strict to loose
     draw: UInt64s  # by household, distinct
     movable: Flags | None = None
     outside_area: Int32s = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
@@ -85,7 +86,9 @@ class Population:
     @cached_property
     def ranks(self) -> Int32s:
         """The rank of the area of each household."""
-        return self.areas.rank[self.area]
+        ranks = np.empty_like(self.area)
+        take(self.areas.rank, self.area, ranks)
+        return ranks
 
     def rarity(self, k: int, ranks: Int32s | None = None) -> Iterator[tuple[slice, UInt8s, Int32s]]:
         """Yield runs of persons with each one's topmost level with fewer than k of its cell, and its bottom count.
@@ -228,7 +231,7 @@ def swap_in_rounds(population: Population, rules: Rules, risk: Risk, *, k: int, 
 
     With ``k`` 0 the risk is not from counts, and one round is all.
     """
-    board, added = _Board(population, risk), []
+    board, added = _Board(population), []
     done = _swap(board, rules, risk)
     for _ in range(rounds - 1 if k else 0):
         more = find_exposed(population, done, done.required, k)
@@ -249,16 +252,14 @@ def find_exposed(population: Population, done: Swapped, required: UInt8s, k: int
 
 def swap_once(population: Population, rules: Rules, risk: Risk) -> Swapped:
     """Pair the households required to move, strict profile first, then top up to the rate."""
-    return _swap(_Board(population, risk), rules, risk)
+    return _swap(_Board(population), rules, risk)
 
 
 class _Board:
     """What all rounds have in common: households in the orders in which kernels look for partners."""
 
-    def __init__(self, population: Population, risk: Risk) -> None:
+    def __init__(self, population: Population) -> None:
         self.population, self.areas = population, population.areas
-        self.priority = np.empty_like(population.draw)
-        _set_priority(population.draw, risk.smallest, self.priority)
         self.number = population.areas.levels.shape[1]
         self._sorted: dict[int, Profile] = {}  # `cache` would keep the board itself alive
 
@@ -268,19 +269,20 @@ class _Board:
             self._sorted[place] = self._sort(self.population.profiles[place])
         return self._sorted[place]
 
-    def _sort(self, cell: Int64s) -> Profile:
-        key = cell * self.number
-        key += self.population.ranks
-        ordered, rows = order.sort_rows(key.view(np.uint64), int(key.max(initial=0)) + 1)
-        return Profile(cell=cell, key=ordered.view(np.int64), order=rows.view(np.int32))
+    def _sort(self, cell: Int32s) -> Profile:
+        number = (int(cell.max(initial=0)) + 1) * self.number
+        if number <= max(_FEW_KEYS, len(cell)):
+            starts, rows = _group(cell * np.int32(self.number) + self.population.ranks, number)
+            return Profile(cell=cell, order=rows, starts=starts, keys=np.zeros(0, dtype=np.int64))
+        keys = cell * np.int64(self.number) + self.population.ranks
+        ordered, places = order.sort_rows(keys.view(np.uint64), number)
+        none = np.zeros(0, dtype=np.int32)
+        return Profile(cell=cell, order=places.view(np.int32), starts=none, keys=ordered.view(np.int64))
 
     @cached_property
-    def by_area(self) -> tuple[Int64s, Int32s]:
+    def by_area(self) -> tuple[Int32s, Int32s]:
         """The first place of each area, and the households by area; kernels may reorder those of one area."""
-        ranks = self.population.ranks
-        starts = np.zeros(self.number + 1, dtype=np.int64)
-        np.cumsum(count_in_areas(ranks, np.zeros_like(ranks), 0, self.number), out=starts[1:])
-        return starts, order.sort_rows(ranks.view(np.uint32), self.number)[1].view(np.int32)
+        return _group(self.population.ranks, self.number)  # type: ignore[no-any-return]
 
 
 def _swap(board: _Board, rules: Rules, risk: Risk) -> Swapped:
@@ -293,7 +295,7 @@ def _swap(board: _Board, rules: Rules, risk: Risk) -> Swapped:
         area=population.ranks,
         levels=areas.levels,
         draw=population.draw,
-        priority=board.priority,
+        smallest=risk.smallest,
         partner=partner,
     )
     risky = np.flatnonzero((risk.required < areas.depth) & (partner == FREE)).astype(np.int32)
@@ -313,7 +315,7 @@ def _pair_profile(risky: Int32s, ground: Ground, profile: Profile, areas: Areas,
         todo = risky[(ground.required[risky] == level) & (ground.partner[risky] == FREE)]
         if not len(todo):
             continue
-        group = profile.cell[todo] * ground.levels.shape[1] + ground.levels[level][ground.area[todo]]
+        group = profile.cell[todo] * np.int64(ground.levels.shape[1]) + ground.levels[level][ground.area[todo]]
         todo = todo[np.argsort(group, kind="stable")]
         for reach in _reaches(level, areas, rules):
             if not len(todo):
@@ -419,9 +421,18 @@ def _look_up(area, household, cell, table, upper, where, k, found, counts):  # t
 
 
 @njit(cache=True, nogil=True)
-def _set_priority(draw, smallest, priority):  # type: ignore[no-untyped-def]
-    for h in range(len(draw)):
-        priority[h] = (draw[h] >> np.uint64(24)) * np.uint64(min(smallest[h], _LARGEST_CELL))
+def _group(keys, number):  # type: ignore[no-untyped-def]
+    """Return the first place of each key, and the end, and the households sorted by key."""
+    starts = np.zeros(number + 2, np.int32)
+    for key in keys:
+        starts[key + 2] += 1
+    for key in range(number):
+        starts[key + 2] += starts[key + 1]
+    households = np.empty(len(keys), np.int32)
+    for h in range(len(keys)):  # the place after this key is the end of the key before, until all are placed
+        households[starts[keys[h] + 1]] = h
+        starts[keys[h] + 1] += 1
+    return starts[: number + 1], households
 
 
 @njit(cache=True, nogil=True)
