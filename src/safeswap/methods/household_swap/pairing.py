@@ -87,6 +87,18 @@ def _priority(g, household):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
+def choose(risky: Int32s, level: int, g: Ground, p: Profile) -> tuple[Int32s, UInt64s]:
+    """Return those of a required level that have no partner, and a number for each one's cell and area of the level."""
+    todo, group, number = np.empty_like(risky), np.empty(len(risky), np.uint64), 0
+    for household in risky:
+        if g.required[household] == level and g.partner[household] == FREE:
+            todo[number] = household
+            group[number] = p.cell[household] * g.levels.shape[1] + g.levels[level, g.area[household]]
+            number += 1
+    return todo[:number], group[:number]
+
+
+@njit(cache=True, nogil=True)
 def pair_risky(todo: Int32s, g: Ground, p: Profile, reach: Reach) -> Int32s:
     """Pair ``todo``, sorted by cell and area of their level, within the areas of the scope; return who is left.
 

@@ -30,14 +30,10 @@ def describe_swap(found: Households, spec: HouseholdSwapSpec, done: Swapped) -> 
     facts: dict[str, Any] = {"crossing": crossing, "by_profile": _by_profile(found, spec, done, heads)}
     before, after, true = (dict.fromkeys(spec.geography, 0) for _ in range(3))
     if spec.k and spec.risk_variables:
-        for _, was, _ in people.rarity(spec.k):
-            for place, name in enumerate(spec.geography):
-                before[name] += int(np.count_nonzero(was <= place))
-        for run, now, _ in people.rarity(spec.k, new):
-            for place, name in enumerate(spec.geography):
-                rare = people.household[run][now <= place]
-                after[name] += len(rare)
-                true[name] += int(np.count_nonzero(levels[place, old[rare]] == levels[place, new[rare]]))
+        known = done.risk.rare
+        was = people.count_rare(spec.k, old)[0] if known is None else np.cumsum(known)
+        for name, *counts in zip(spec.geography, was.tolist(), *people.count_rare(spec.k, new), strict=False):
+            before[name], after[name], true[name] = map(int, counts)
     facts |= {"rare_before": before, "rare_after": after, "rare_and_true": true}
     facts["undoing"] = undoing_chance(found, done)
     facts["misplaced"] = dict(zip(spec.geography, people.misplaced(new), strict=True))

@@ -136,13 +136,23 @@ class Population:
             _look_up(ranks, self.household[run], self.cell[run], table, upper, where, k, *some)
             yield run, *some
 
+    def count_rare(self, k: int, ranks: Int32s) -> tuple[Int64s, Int64s]:
+        """Count the persons with fewer than k of their cell by level, and those of them in their true area.
+
+        ``ranks`` are the areas in which the households are shown.
+        """
+        rare, true = np.zeros((2, self.areas.depth), dtype=np.int64)
+        for run, topmost, _ in self.rarity(k, ranks):
+            _tally(self.household[run], topmost, self.ranks, ranks, self.areas.levels, rare, true)
+        return rare, true
+
     def _add_areas(self, table: Int32s) -> list[Int32s]:
         """Return the sums of a table of bottom areas by area of each level, the top one first."""
-        levels, sums = self.areas.levels, [table]
+        levels, starts, sums = self.areas.levels, self.areas.starts, [table]
         for level in range(self.areas.depth - 2, -1, -1):
-            starts = self.areas.starts[level][:-1]
-            inner = starts if len(sums) == 1 else levels[level + 1][starts]
-            sums.insert(0, np.add.reduceat(sums[0], inner, axis=0))
+            above = np.zeros((len(starts[level]) - 1, self.cells), dtype=np.int32)
+            _add_up(sums[0], levels[level][starts[level + 1][:-1]], above)
+            sums.insert(0, above)
         return sums
 
     def misplaced(self, ranks: Int32s) -> list[float]:
@@ -150,13 +160,13 @@ class Population:
 
         ``ranks`` are the areas of the households in the table to be restored from.
         """
-        persons = np.flatnonzero((self.ranks != ranks)[self.household])
-        household, cell, number = self.household[persons], self.cell[persons], max(len(self.cell), 1)
+        number = max(len(self.cell), 1)
         if self._fits_table:
             table = np.zeros((self.areas.levels.shape[1], self.cells), dtype=np.int32)
-            _count(ranks, household, cell, 1, table)
-            _count(self.ranks, household, cell, -1, table)
+            _count_moved(self.ranks, ranks, self.household, self.cell, table)
             return [float(np.abs(sums, out=sums).sum() / 2 / number) for sums in self._add_areas(table)]
+        persons = np.flatnonzero((self.ranks != ranks)[self.household])
+        household, cell = self.household[persons], self.cell[persons]
         shares = []
         for areas in self.areas.levels[:-1]:
             sizes = [int(areas.max(initial=0)) + 1, self.cells]
@@ -174,15 +184,17 @@ class Risk:
 
     required: UInt8s
     smallest: Int32s
+    rare: Int64s | None = None  # if it is from counts: persons by the topmost level at which they are rare
 
     @classmethod
     def of(cls, population: Population, k: int) -> Risk:
         """Count the cells of the risk variables at every level."""
         required = np.full(len(population.area), population.areas.depth, dtype=np.uint8)
         smallest = np.full(len(population.area), _NO_CELL, dtype=np.int32)
+        rare = np.zeros(population.areas.depth + 1, dtype=np.int64)
         for run, topmost, count in population.rarity(k):
-            _fold(population.household[run], topmost, count, required, smallest)
-        return cls(required=required, smallest=smallest)
+            _fold(population.household[run], topmost, count, required, smallest, rare)
+        return cls(required=required, smallest=smallest, rare=rare)
 
     def riskiest(self, number: int, draw: UInt64s, depth: int) -> Risk:
         """Return the risk with only so many households required to move: topmost level, then smallest cell first."""
@@ -298,8 +310,9 @@ def _swap(board: _Board, rules: Rules, risk: Risk) -> Swapped:
         smallest=risk.smallest,
         partner=partner,
     )
-    risky = np.flatnonzero((risk.required < areas.depth) & (partner == FREE)).astype(np.int32)
-    risky = risky[np.argsort(population.draw[risky], kind="stable")]
+    risky = np.flatnonzero((risk.required < areas.depth) & (partner == FREE))
+    draw = population.draw[risky]
+    risky = order.sort_by_draw(risky, draw, lambda _: np.stack([draw, draw], axis=1)).astype(np.int32)
     proved = True
     for place in range(len(population.profiles)):
         if not (partner[risky] == FREE).any():
@@ -312,11 +325,10 @@ def _swap(board: _Board, rules: Rules, risk: Risk) -> Swapped:
 def _pair_profile(risky: Int32s, ground: Ground, profile: Profile, areas: Areas, rules: Rules) -> bool:
     """Pair level by level, nearest first; repair what is left; return whether the optimum of the profile is proved."""
     for level in range(areas.depth):
-        todo = risky[(ground.required[risky] == level) & (ground.partner[risky] == FREE)]
+        todo, group = pairing.choose(risky, level, ground, profile)
         if not len(todo):
             continue
-        group = profile.cell[todo] * np.int64(ground.levels.shape[1]) + ground.levels[level][ground.area[todo]]
-        todo = todo[np.argsort(group, kind="stable")]
+        todo = todo[order.sort_rows(group, int(group.max()) + 1)[1]]
         for reach in _reaches(level, areas, rules):
             if not len(todo):
                 break
@@ -408,6 +420,22 @@ def _count(area, household, cell, step, table):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
+def _count_moved(old, new, household, cell, table):  # type: ignore[no-untyped-def]
+    for i in range(len(household)):
+        before, after = old[household[i]], new[household[i]]
+        if before != after:
+            table[before, cell[i]] -= 1
+            table[after, cell[i]] += 1
+
+
+@njit(cache=True, nogil=True)
+def _add_up(table, parent, above):  # type: ignore[no-untyped-def]
+    for area in range(len(table)):
+        for cell in range(table.shape[1]):
+            above[parent[area], cell] += table[area, cell]
+
+
+@njit(cache=True, nogil=True)
 def _look_up(area, household, cell, table, upper, where, k, found, counts):  # type: ignore[no-untyped-def]
     for i in range(len(household)):
         here = area[household[i]]
@@ -448,9 +476,19 @@ def _count_partnered(area, partner, least, counts):  # type: ignore[no-untyped-d
 
 
 @njit(cache=True, nogil=True)
-def _fold(household, topmost, count, required, smallest):  # type: ignore[no-untyped-def]
+def _tally(household, topmost, old, new, levels, rare, true):  # type: ignore[no-untyped-def]
     for i in range(len(household)):
         h = household[i]
+        for level in range(topmost[i], len(rare)):  # rare at a level: rare at every one below it
+            rare[level] += 1
+            true[level] += levels[level, old[h]] == levels[level, new[h]]
+
+
+@njit(cache=True, nogil=True)
+def _fold(household, topmost, count, required, smallest, rare):  # type: ignore[no-untyped-def]
+    for i in range(len(household)):
+        h = household[i]
+        rare[topmost[i]] += 1
         required[h] = min(required[h], topmost[i])
         smallest[h] = min(smallest[h], count[i])
 
