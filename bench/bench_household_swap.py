@@ -23,6 +23,7 @@ import numpy as np
 
 from goals import best_of, judge
 from safeswap import Key, datasets
+from safeswap.engines.memory import MemoryRecords
 from safeswap.files.coded_columns import load_coded
 from safeswap.files.parquet import open_parquet
 from safeswap.methods.household_swap.households import read_households
@@ -60,7 +61,8 @@ def from_coded_columns(path: Path) -> None:
     schema = datasets.synthetic_population_schema()
     data = load_coded(open_parquet(path), schema, HouseholdSwap().columns(schema, SPEC).read)
     persons = len(data)
-    people = read_households(data, SPEC.resolve(data.schema), Key(bytes(32)), bytes(32)).population
+    key = Key(bytes(32))
+    people = read_households(MemoryRecords(data, key), SPEC.resolve(data.schema), key, bytes(32)).population
     del data
     done = swap(people)
     risky = done.risk.required < people.areas.depth

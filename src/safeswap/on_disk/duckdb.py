@@ -53,6 +53,7 @@ class DuckDBFile(RewrittenFile):
         self.stream = RecordStream(self.files, self.schema.select(read))
         self.records = DuckDBRecords(self.stream, self.store, identity_key=identity_key)
         self._check_identifier(identity_key)
+        pa.default_memory_pool().release_unused()
 
     def check_loadable(self, read: Names, copies: int) -> None:
         """Check the identifier while it passes; refuse columns that would not fit the memory limit."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +23,7 @@ from safeswap.methods.household_swap.swapping import Population, Risk
 from safeswap.model.columns import missing_codes, to_numbers
 from safeswap.model.geography import find_straddling, not_nested_error
 from safeswap.model.key import Key
-from safeswap.model.microdata import Microdata
+from safeswap.model.microdata import Coded, Microdata
 from safeswap.model.schema import Schema, level_texts
 from safeswap.model.text import plural
 
@@ -46,35 +47,41 @@ class Households:
         return len(self.size)
 
 
-def read_households(data: Microdata, spec: HouseholdSwapSpec, key: Key, draw_key: bytes) -> Households:
-    """Code the households of a file for a specification with all names; refuse what cannot be swapped."""
-    check_columns(data.schema, spec)
-    assert spec.household is not None  # noqa: S101  (resolved)
-    numbers, levels = _number_households(data, spec)
-    row_area, paths = _number_areas(data, spec)
-    row_area, area = _place_households(spec, numbers, row_area, len(levels))
-    size = np.zeros(len(levels), dtype=np.int32)
+def read_households(records: Loadable, spec: HouseholdSwapSpec, key: Key, draw_key: bytes) -> Households:
+    """Code the households of a file for a specification with all names; refuse what cannot be swapped.
+
+    Columns are loaded when they are needed, and what is read from disk is freed as soon as it is told by household.
+    """
+    check_columns(records.schema, spec)
+    numbers, draw = _number_households(records, spec, key, draw_key)
+    row_area, paths = _number_areas(records.load(spec.geography), spec)
+    row_area, area = _place_households(spec, numbers, row_area, len(draw))
+    inside, outside = _split_persons(numbers, row_area)
+    outside_area = row_area[outside].astype(np.int32)
+    del row_area
+    size = np.zeros(len(draw), dtype=np.int32)
     _count_members(numbers, size)
-    constant = {n: _constant(data, n, numbers, len(levels)) for n in _constant_names(spec)}
-    is_communal = _find_communal(data, spec, constant, len(levels))
+    constant = {n: _constant(records.load((n,)), n, numbers, len(draw)) for n in _constant_names(spec)}
+    is_communal = _find_communal(spec, constant, len(draw))
     placed = area >= 0
     movable = placed & (is_communal if spec.units == "communal" else ~is_communal)
-    cell, number_of_cells = _risk_cells(data, spec)
-    inside, outside = _split_persons(numbers, row_area)
+    profiles = tuple(_profile(names, constant, size, match_size=spec.match_size) for names in spec.profiles)
+    del constant, is_communal
+    cell, number_of_cells = _risk_cells(records, spec)
     population = Population(
         household=numbers[inside],
         cell=cell[inside],
         cells=number_of_cells,
         area=area if placed.all() else np.maximum(area, 0),
         paths=paths,
-        profiles=tuple(_profile(data, names, constant, size, match_size=spec.match_size) for names in spec.profiles),
-        draw=_draw(levels, key, draw_key),
+        profiles=profiles,
+        draw=draw,
         movable=None if movable.all() else movable,
-        outside_area=row_area[outside].astype(np.int32),
+        outside_area=outside_area,
         outside_cell=cell[outside],
     )
     _refuse_lonely(population, spec)
-    risk = _own_risk(data, spec, population, inside) if spec.risk else _counted_risk(population, spec)
+    risk = _own_risk(records, spec, population, inside) if spec.risk else _counted_risk(population, spec)
     return Households(
         population=population,
         risk=risk,
@@ -84,6 +91,21 @@ def read_households(data: Microdata, spec: HouseholdSwapSpec, key: Key, draw_key
         communal=int(np.count_nonzero(placed & ~movable)),
         outside=int(np.count_nonzero(numbers < 0)),
     )
+
+
+class Loadable(Protocol):
+    """Records of which some attributes can be loaded."""
+
+    @property
+    def schema(self) -> Schema:
+        """The schema."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def load(self, names: Names) -> Microdata:
+        """Load some attributes."""
+        ...
 
 
 def _split_persons(numbers: Int32s, row_area: Integers) -> tuple[Flags | slice, Flags | slice]:
@@ -117,9 +139,12 @@ def _constant_names(spec: HouseholdSwapSpec) -> Names:
     return tuple(dict.fromkeys((*spec.profiles[0], *spec.carry_along, *communal)))
 
 
-def _number_households(data: Microdata, spec: HouseholdSwapSpec) -> tuple[Int32s, pa.Array]:
-    """Return the household of each row, −1 outside of any, and their numbers in the file."""
+def _number_households(
+    records: Loadable, spec: HouseholdSwapSpec, key: Key, draw_key: bytes
+) -> tuple[Int32s, UInt64s]:
+    """Return the household of each row, −1 outside of any, and the draw of each household."""
     assert spec.household is not None  # noqa: S101  (resolved)
+    data = records.load((spec.household,))
     coded = data.coded(spec.household)
     absent = missing_codes(data, spec.household)
     texts = coded.levels.type
@@ -127,7 +152,8 @@ def _number_households(data: Microdata, spec: HouseholdSwapSpec) -> tuple[Int32s
         absent[: len(coded.levels)] |= np.array(coded.levels.to_pylist(), dtype=object) == ""
     if not absent.any():
         is_wide = coded.codes.dtype == np.uint32
-        return coded.codes.view(np.int32) if is_wide else coded.codes.astype(np.int32), coded.levels
+        numbers = coded.codes.view(np.int32) if is_wide else coded.codes.astype(np.int32)
+        return numbers, _draw(coded.levels, key, draw_key)
     codes = np.full(len(absent), -1, dtype=np.int32)
     known = np.flatnonzero(~absent)
     codes[known] = np.arange(len(known), dtype=np.int32)
@@ -143,7 +169,7 @@ def _number_households(data: Microdata, spec: HouseholdSwapSpec) -> tuple[Int32s
             persons=len(rows),
             records=_positions(rows),
         )
-    return numbers, coded.levels.take(pa.array(known))
+    return numbers, _draw(coded.levels.take(pa.array(known)), key, draw_key)
 
 
 def _number_areas(data: Microdata, spec: HouseholdSwapSpec) -> tuple[Integers, Int64s]:
@@ -230,14 +256,14 @@ def _place_households(
     return row_area, area
 
 
-def _constant(data: Microdata, name: str, numbers: Int32s, households: int) -> Codes:
-    """Return the code of each household; refuse an attribute that differs between members."""
-    codes = data.coded(name).codes
-    first = np.zeros(households, dtype=codes.dtype)
-    differs = _find_first(numbers, codes, first)
+def _constant(data: Microdata, name: str, numbers: Int32s, households: int) -> Coded:
+    """Return the value of each household; refuse an attribute that differs between members."""
+    coded = data.coded(name)
+    first = np.zeros(households, dtype=coded.codes.dtype)
+    differs = _find_first(numbers, coded.codes, first)
     if differs.any():
         raise _varies(numbers, differs, f"differ in {name!r}", name, code="varies-within-household")
-    return first
+    return replace(coded, codes=first)
 
 
 def _varies(numbers: Int32s, differs: Flags, what: str, name: str, *, code: str) -> InputError:
@@ -252,10 +278,10 @@ def _varies(numbers: Int32s, differs: Flags, what: str, name: str, *, code: str)
     )
 
 
-def _find_communal(data: Microdata, spec: HouseholdSwapSpec, constant: dict[str, Codes], households: int) -> Flags:
+def _find_communal(spec: HouseholdSwapSpec, constant: dict[str, Coded], households: int) -> Flags:
     if spec.communal is None:
         return np.zeros(households, dtype=np.bool_)
-    texts = [*level_texts(data.coded(spec.communal).levels), ""]
+    texts = [*level_texts(constant[spec.communal].levels), ""]
     marks = np.array([text in spec.communal_values for text in texts], dtype=np.bool_)
     if not marks.any():
         raise SpecError(
@@ -264,26 +290,25 @@ def _find_communal(data: Microdata, spec: HouseholdSwapSpec, constant: dict[str,
             hint="name the values as the schema lists them",
             attribute=spec.communal,
         )
-    found: Flags = marks[constant[spec.communal]]
+    found: Flags = marks[constant[spec.communal].codes]
     return found
 
 
-def _risk_cells(data: Microdata, spec: HouseholdSwapSpec) -> tuple[Codes, int]:
+def _risk_cells(records: Loadable, spec: HouseholdSwapSpec) -> tuple[Codes, int]:
     """Return the combination of the risk variables of each person, and a number above all."""
     if not spec.risk_variables:
-        return np.zeros(len(data), dtype=np.uint8), 1
-    columns, sizes = data.coded_columns(spec.risk_variables)
-    packed, number = cells.pack(columns, sizes)
-    if number <= max(1 << 12, len(data) // 64):
+        return np.zeros(len(records), dtype=np.uint8), 1
+    packed, number = cells.pack(*records.load(spec.risk_variables).coded_columns(spec.risk_variables))
+    if number <= max(1 << 12, len(records) // 64):
         return packed, number
     ranks, number = sparse.rank_codes(packed)
     return ranks, max(number, 1)
 
 
-def _profile(data: Microdata, names: Names, constant: dict[str, Codes], size: Int32s, *, match_size: bool) -> Int32s:
+def _profile(names: Names, constant: dict[str, Coded], size: Int32s, *, match_size: bool) -> Int32s:
     """Number the combinations of a profile by household."""
-    columns: list[Codes] = [constant[name] for name in names]
-    sizes = [data.coded(name).cardinality for name in names]
+    columns: list[Codes] = [constant[name].codes for name in names]
+    sizes = [constant[name].cardinality for name in names]
     if match_size:
         columns.append(size.view(np.uint32))
         sizes.append(int(size.max(initial=0)) + 1)
@@ -334,12 +359,13 @@ def _counted_risk(population: Population, spec: HouseholdSwapSpec) -> Risk:
     return Risk(required=np.full(number, depth, dtype=np.uint8), smallest=smallest)
 
 
-def _own_risk(data: Microdata, spec: HouseholdSwapSpec, population: Population, inside: Flags | slice) -> Risk:
+def _own_risk(records: Loadable, spec: HouseholdSwapSpec, population: Population, inside: Flags | slice) -> Risk:
     """Return the topmost level at which a member's own risk reaches the threshold; 1 / risk stands for its cell."""
     assert spec.threshold is not None  # noqa: S101  (the specification has checked it)
     depth, number = population.areas.depth, len(population.area)
     required, smallest = np.full(number, depth, dtype=np.uint8), np.full(number, _MOST_ODDS, dtype=np.int32)
     names = spec.risk if len(spec.risk) > 1 else spec.risk * depth
+    data = records.load(spec.risk)
     for level in range(depth - 1, -1, -1):
         values = to_numbers(data, names[level])[inside]
         if np.isnan(values).any():

@@ -250,6 +250,7 @@ def swap_in_rounds(population: Population, rules: Rules, risk: Risk, *, k: int, 
         added.append(int(np.count_nonzero(more != done.required)))
         if not added[-1]:
             break
+        del done  # of a hundred million persons, 220 MB
         done = _swap(board, rules, replace(risk, required=more))
     return replace(done, risk=risk, added=tuple(added))
 
