@@ -89,7 +89,7 @@ def scarce_donors(households: int = 40_000, cells: int = 11_000) -> None:
         cells=250,
         area=rng.integers(0, len(paths), households).astype(np.int32),
         paths=paths,
-        profiles=(rng.integers(0, cells, households).astype(np.int32),),
+        profiles=(rng.integers(0, cells, households).astype(np.uint16),),
         draw=rng.integers(0, 2**64, households, dtype=np.uint64),
     )
     done = swap(people, rate=0)

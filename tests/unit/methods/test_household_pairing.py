@@ -22,14 +22,14 @@ def population(seed: int, cells: int, size: int, *, paths: np.ndarray = TREE, ar
     """Return cells of ``size`` households each, in random areas; the strict profile halves each cell at random."""
     rng = np.random.default_rng(seed)
     number = cells * size
-    loose = rng.permutation(np.repeat(np.arange(cells, dtype=np.int32), size))
+    loose = rng.permutation(np.repeat(np.arange(cells, dtype=np.uint16), size))
     return Population(
         household=np.arange(number, dtype=np.int32),
         cell=np.zeros(number, dtype=np.uint8),
         cells=1,
         area=rng.integers(0, areas or len(paths), number).astype(np.int32),
         paths=paths,
-        profiles=(loose * 2 + rng.integers(0, 2, number).astype(np.int32), loose),
+        profiles=(loose * 2 + rng.integers(0, 2, number).astype(np.uint16), loose),
         draw=rng.integers(0, 2**64, number, dtype=np.uint64),
     )
 
@@ -226,7 +226,7 @@ def test_targets_are_the_floor_or_the_ceiling_in_every_range_of_areas(rate: int)
 
 def test_the_rate_is_met_in_every_area_if_nobody_is_at_risk() -> None:
     people = population(8, 1, 4_000)
-    people = Population(**{**vars(people), "profiles": (np.zeros(4_000, dtype=np.int32),)})
+    people = Population(**{**vars(people), "profiles": (np.zeros(4_000, dtype=np.uint16),)})
     nobody = Risk(required=np.full(4_000, 3, dtype=np.uint8), smallest=np.ones(4_000, dtype=np.int32))
     done = swap_once(people, Rules(rate_per_million=100_000, shift=0), nobody)
     swapped = np.bincount(people.ranks[done.partner >= 0], minlength=8)

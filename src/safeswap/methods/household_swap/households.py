@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ from safeswap.engines.base import column_identity
 from safeswap.errors import InfeasibleError, InputError, SpecError
 from safeswap.methods.exchange import require_categorical
 from safeswap.methods.household_swap.spec import HouseholdSwapSpec
-from safeswap.methods.household_swap.swapping import Population, Risk
+from safeswap.methods.household_swap.swapping import Areas, Population, Risk
 from safeswap.model.columns import missing_codes, to_numbers
 from safeswap.model.geography import find_straddling, not_nested_error
 from safeswap.model.key import Key
@@ -59,11 +59,12 @@ def read_households(records: Loadable, spec: HouseholdSwapSpec, key: Key, draw_k
     inside, outside = _split_persons(numbers, row_area)
     outside_area = row_area[outside].astype(np.int32)
     del row_area
+    placed = area >= 0
+    paths = _order_areas(area, paths, outside_area, draw)
     size = np.zeros(len(draw), dtype=np.int32)
     _count_members(numbers, size)
     constant = {n: _constant(records.load((n,)), n, numbers, len(draw)) for n in _constant_names(spec)}
     is_communal = _find_communal(spec, constant, len(draw))
-    placed = area >= 0
     movable = placed & (is_communal if spec.units == "communal" else ~is_communal)
     profiles = tuple(_profile(names, constant, size, match_size=spec.match_size) for names in spec.profiles)
     del constant, is_communal
@@ -72,7 +73,7 @@ def read_households(records: Loadable, spec: HouseholdSwapSpec, key: Key, draw_k
         household=numbers[inside],
         cell=cell[inside],
         cells=number_of_cells,
-        area=area if placed.all() else np.maximum(area, 0),
+        area=area,
         paths=paths,
         profiles=profiles,
         draw=draw,
@@ -256,6 +257,15 @@ def _place_households(
     return row_area, area
 
 
+def _order_areas(area: Int32s, paths: Int64s, outside: Int32s, draw: UInt64s) -> Int64s:
+    """Number the areas in keyed order, in place, an unknown one as any; return the paths in that order."""
+    np.maximum(area, 0, out=area)
+    rank = Areas.of(paths, area, draw).rank
+    for numbers in (area, outside):
+        take(rank, numbers, numbers)
+    return paths[np.argsort(rank)]
+
+
 def _constant(data: Microdata, name: str, numbers: Int32s, households: int) -> Coded:
     """Return the value of each household; refuse an attribute that differs between members."""
     coded = data.coded(name)
@@ -305,23 +315,30 @@ def _risk_cells(records: Loadable, spec: HouseholdSwapSpec) -> tuple[Codes, int]
     return ranks, max(number, 1)
 
 
-def _profile(names: Names, constant: dict[str, Coded], size: Int32s, *, match_size: bool) -> Int32s:
+def _profile(names: Names, constant: dict[str, Coded], size: Int32s, *, match_size: bool) -> Integers:
     """Number the combinations of a profile by household."""
     columns: list[Codes] = [constant[name].codes for name in names]
     sizes = [constant[name].cardinality for name in names]
     if match_size:
         columns.append(size.view(np.uint32))
         sizes.append(int(size.max(initial=0)) + 1)
-    profile = np.zeros(len(size), dtype=np.int32)
     if not columns:
-        return profile
+        return np.zeros(len(size), dtype=np.uint16)
     packed, number = cells.pack(columns, sizes)
     if number > len(packed):
-        return sparse.rank_codes(packed)[0].astype(np.int32)
+        ranks, number = sparse.rank_codes(packed)
+        return ranks.astype(_profile_type(number))
     occurs = np.zeros(number, dtype=np.bool_)
     mark(occurs, packed)
-    take(np.cumsum(occurs) - 1, packed, profile)
+    table = np.cumsum(occurs) - 1
+    profile = np.empty(len(size), dtype=_profile_type(int(table[-1]) + 1))
+    take(table, packed, profile)
     return profile
+
+
+def _profile_type(number: int) -> type[np.integer[Any]]:
+    """Return the type for so many cells: one of two, since kernels are compiled for each."""
+    return np.uint16 if number <= 1 << 16 else np.int32
 
 
 def _draw(levels: pa.Array, key: Key, draw_key: bytes) -> UInt64s:

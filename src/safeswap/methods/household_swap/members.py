@@ -29,10 +29,11 @@ def pair_members(
     rows = np.empty(number, dtype=np.int64)
     _list_members(found.numbers, partner, rows)
     words = records.words(rows, keyed.derive(key.secret, *context))
-    starts, by = _sort_members(found.numbers, rows, words, partner, size)
+    ends, by = _sort_members(found.numbers, rows, words, partner, size)
+    del words
     takers, givers = (heads, mates) if even else (np.concatenate([heads, mates]), np.concatenate([mates, heads]))
     pairs = np.empty((number // 2 if even else number, 2), dtype=np.int64)
-    _pair(takers, givers, size, starts, rows, by, pairs)
+    _pair(takers, givers, size, ends, rows, by, pairs)
     return pairs, even
 
 
@@ -57,10 +58,10 @@ def _list_members(numbers, partner, rows):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _sort_members(numbers, rows, words, partner, size):  # type: ignore[no-untyped-def]
-    """Return where the members of each household begin, and their places in ``rows`` by household and draw."""
-    starts, ends, place = np.empty(len(size), np.int32), np.empty(len(size), np.int32), 0
+    """Return where the members of each household end, and their places in ``rows`` by household and draw."""
+    ends, place = np.empty(len(size), np.int32), 0
     for household in range(len(size)):
-        starts[household] = ends[household] = place
+        ends[household] = place
         place += size[household] if partner[household] >= 0 else 0
     by = np.empty(len(rows), np.int32)
     for i in range(len(rows)):
@@ -68,8 +69,9 @@ def _sort_members(numbers, rows, words, partner, size):  # type: ignore[no-untyp
         by[ends[household]] = i
         ends[household] += 1
     for household in range(len(size)):
-        _sort_by_words(by, starts[household], ends[household], words)
-    return starts, by
+        if partner[household] >= 0:
+            _sort_by_words(by, ends[household] - size[household], ends[household], words)
+    return ends, by
 
 
 @njit(cache=True, nogil=True)
@@ -96,12 +98,13 @@ def _precedes(words, one, other):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _pair(takers, givers, size, starts, rows, by, pairs):  # type: ignore[no-untyped-def]
+def _pair(takers, givers, size, ends, rows, by, pairs):  # type: ignore[no-untyped-def]
     """Pair each member of a household with one of its partner, in the order of their draws and around again."""
     place = 0
     for i in range(len(takers)):
         one, other = takers[i], givers[i]
+        first, second = ends[one] - size[one], ends[other] - size[other]
         for j in range(size[one]):
-            pairs[place, 0] = rows[by[starts[one] + j]]
-            pairs[place, 1] = rows[by[starts[other] + j % size[other]]]
+            pairs[place, 0] = rows[by[first + j]]
+            pairs[place, 1] = rows[by[second + j % size[other]]]
             place += 1

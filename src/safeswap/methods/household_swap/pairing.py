@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from safeswap.arrays.compiled import njit
-from safeswap.arrays.types import Int32s, Int64s, UInt8s, UInt64s
+from safeswap.arrays.types import Int32s, Int64s, Integers, UInt8s, UInt64s
 
 FREE, FIXED = -1, -2
 """In place of a partner: none so far; never one."""
@@ -48,7 +48,7 @@ class Profile(NamedTuple):
     ``starts`` has the first place of each such key; of too many keys, ``keys`` has those of the households instead.
     """
 
-    cell: Int32s
+    cell: Integers
     order: Int32s
     starts: Int32s
     keys: Int64s

@@ -11,18 +11,22 @@ from typing import Any
 
 import numpy as np
 
-from safeswap.arrays.types import Int64s
+from safeswap.arrays.compiled import njit
+from safeswap.arrays.types import Flags, Int32s, Int64s, Integers
 from safeswap.methods.household_swap.households import Households
 from safeswap.methods.household_swap.pairing import FIXED
 from safeswap.methods.household_swap.spec import HouseholdSwapSpec
 from safeswap.methods.household_swap.swapping import Swapped
+
+_KEYS_PER_HOUSEHOLD = 4  # of more, households are sorted instead of counted
 
 
 def describe_swap(found: Households, spec: HouseholdSwapSpec, done: Swapped) -> dict[str, Any]:
     """Return the figures by level and profile, as plain values."""
     people, levels = found.population, found.population.areas.levels
     old, new = people.ranks, done.move(people.ranks)
-    heads = np.flatnonzero((done.partner >= 0) & (np.arange(len(old)) < done.partner))
+    heads = np.flatnonzero(done.partner >= 0)
+    heads = heads[heads < done.partner[heads]]
     crossing = {
         name: float(np.mean(levels[place, old[heads]] != levels[place, new[heads]])) if len(heads) else 0.0
         for place, name in enumerate(spec.geography)
@@ -76,14 +80,12 @@ def undoing_chance(found: Households, done: Swapped) -> dict[str, float | None]:
     risky = np.flatnonzero((done.required < areas.depth) & (done.partner >= 0))
     if not len(risky):
         return {"intruder": None, "baseline": None}
-    keys = people.profiles[-1] * np.int64(number)
-    first, shown, true = keys[risky], new[risky], old[risky]
-    keys += new
+    first, shown, true = people.profiles[-1][risky] * np.int64(number), new[risky], old[risky]
 
-    def share(candidates: Int64s, scopes: Iterable[int]) -> float:
-        below = _count_below(candidates)
+    def share(candidates: Flags | Int64s, scopes: Iterable[int]) -> float:
+        below = _count_below(people.profiles[-1][candidates], new[candidates], number)
 
-        def count(begin: Any, end: Any) -> Int64s:  # an area of any level is a range of areas
+        def count(begin: Any, end: Any) -> Integers:  # an area of any level is a range of areas
             return below(first + end) - below(first + begin)
 
         total = count(0, number)
@@ -93,19 +95,26 @@ def undoing_chance(found: Households, done: Swapped) -> dict[str, float | None]:
         return float((count(true, true + 1) / np.maximum(total - count(shown, shown + 1), 1)).mean())
 
     widest_first = range(areas.depth)  # so that the narrowest one counts
-    return {"intruder": share(keys[risky], widest_first), "baseline": share(keys[done.partner != FIXED], ())}
+    return {"intruder": share(risky, widest_first), "baseline": share(done.partner != FIXED, ())}
 
 
-def _count_below(keys: Int64s) -> Callable[[Any], Int64s]:
-    """Return a function that counts the keys, which are not negative, below each of some numbers.
+def _count_below(cell: Integers, area: Int32s, areas: int) -> Callable[[Any], Integers]:
+    """Return a function that counts the keys, cell × areas + area, below each of some numbers.
 
-    >>> _count_below(np.array([3, 1, 3]))(np.array([0, 2, 3, 9])).tolist()
+    >>> _count_below(np.array([1, 0, 1], np.uint16), np.array([1, 1, 1], np.int32), 2)(np.array([0, 2, 3, 9])).tolist()
     [0, 1, 1, 3]
     """
-    most = int(keys.max(initial=0))
-    if most > 4 * len(keys):
-        ordered = np.sort(keys)
+    above = (int(cell.max(initial=0)) + 1) * areas
+    if above > _KEYS_PER_HOUSEHOLD * len(cell):
+        ordered = np.sort(cell * np.int64(areas) + area)
         return lambda numbers: np.searchsorted(ordered, numbers)
-    sums = np.zeros(most + 2, dtype=np.int64)
-    np.cumsum(np.bincount(keys, minlength=most + 1), out=sums[1:])
-    return lambda numbers: sums[np.minimum(numbers, most + 1)]
+    sums = np.zeros(above + 1, dtype=np.int32)
+    _count_keys(cell, area, areas, sums)
+    np.cumsum(sums, out=sums)
+    return lambda numbers: sums[np.minimum(numbers, above)]
+
+
+@njit(cache=True, nogil=True)
+def _count_keys(cell, area, areas, counts):  # type: ignore[no-untyped-def]
+    for i in range(len(cell)):
+        counts[cell[i] * areas + area[i] + 1] += 1

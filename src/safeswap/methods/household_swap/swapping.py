@@ -11,7 +11,7 @@ import numpy as np
 from safeswap.arrays import cells, order, sparse
 from safeswap.arrays.compiled import njit
 from safeswap.arrays.integer_codes import take
-from safeswap.arrays.types import Codes, Flags, Int32s, Int64s, UInt8s, UInt64s
+from safeswap.arrays.types import Codes, Flags, Int32s, Int64s, Integers, UInt8s, UInt64s
 from safeswap.methods.household_swap import pairing, search
 from safeswap.methods.household_swap.pairing import FIXED, FREE, Ground, Profile, Reach
 
@@ -72,7 +72,7 @@ class Population:
     cells: int
     area: Int32s  # of each household: row of ``paths``
     paths: Int64s  # by bottom area: its code at each level
-    profiles: tuple[Int32s, ...]  # by household: cell number, strict to loose
+    profiles: tuple[Integers, ...]  # by household: cell number, strict to loose
     draw: UInt64s  # by household, distinct
     movable: Flags | None = None
     outside_area: Int32s = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
@@ -85,7 +85,9 @@ class Population:
 
     @cached_property
     def ranks(self) -> Int32s:
-        """The rank of the area of each household."""
+        """The rank of the area of each household: its area, if these are in keyed order."""
+        if (np.diff(self.areas.rank) == 1).all():
+            return self.area
         ranks = np.empty_like(self.area)
         take(self.areas.rank, self.area, ranks)
         return ranks
@@ -282,7 +284,7 @@ class _Board:
             self._sorted[place] = self._sort(self.population.profiles[place])
         return self._sorted[place]
 
-    def _sort(self, cell: Int32s) -> Profile:
+    def _sort(self, cell: Integers) -> Profile:
         number = (int(cell.max(initial=0)) + 1) * self.number
         if number <= max(_FEW_KEYS, len(cell)):
             starts, rows = _group(cell * np.int32(self.number) + self.population.ranks, number)
@@ -292,9 +294,8 @@ class _Board:
         none = np.zeros(0, dtype=np.int32)
         return Profile(cell=cell, order=places.view(np.int32), starts=none, keys=ordered.view(np.int64))
 
-    @cached_property
-    def by_area(self) -> tuple[Int32s, Int32s]:
-        """The first place of each area, and the households by area; kernels may reorder those of one area."""
+    def group_by_area(self) -> tuple[Int32s, Int32s]:
+        """Return the first place of each area, and the households by area; kernels may reorder those of one area."""
         return _group(self.population.ranks, self.number)  # type: ignore[no-any-return]
 
 
@@ -382,7 +383,7 @@ def _top_up(ground: Ground, board: _Board, rules: Rules) -> tuple[int, int]:
     left = max(0, int(targets.sum()) - int(swapped.sum()))
     if rules.is_limit and short.sum() > left:  # some areas had more swaps for risk than their share
         short = np.diff(np.r_[0, np.cumsum(short) * left // short.sum()])
-    starts, by_area = board.by_area
+    starts, by_area = board.group_by_area()
     pairing.sort_by_priority(starts, by_area, short, ground)
     if short.sum() > 1:
         used = []
