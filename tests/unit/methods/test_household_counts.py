@@ -101,7 +101,7 @@ def test_the_chance_of_undoing_is_that_of_the_definition(is_sorted: bool, monkey
         scopes = [level for level in (2, 1, 0) if PATHS[now[h]][level] == PATHS[population.area[h]][level]]
         intruder.append(share(h, risky, scopes[0] if scopes else None))
     everyone = [h for h in range(len(cell)) if done.partner[h] != FIXED]
-    chance = undoing_chance(found, done)
+    chance = undoing_chance(population, done, done.move(population.ranks))
     assert chance["intruder"] == pytest.approx(np.mean(intruder))
     assert chance["baseline"] == pytest.approx(np.mean([share(h, everyone, None) for h in risky]))
 

@@ -140,9 +140,7 @@ def _constant_names(spec: HouseholdSwapSpec) -> Names:
     return tuple(dict.fromkeys((*spec.profiles[0], *spec.carry_along, *communal)))
 
 
-def _number_households(
-    records: Loadable, spec: HouseholdSwapSpec, key: Key, draw_key: bytes
-) -> tuple[Int32s, UInt64s]:
+def _number_households(records: Loadable, spec: HouseholdSwapSpec, key: Key, draw_key: bytes) -> tuple[Int32s, UInt64s]:
     """Return the household of each row, −1 outside of any, and the draw of each household."""
     assert spec.household is not None  # noqa: S101  (resolved)
     data = records.load((spec.household,))

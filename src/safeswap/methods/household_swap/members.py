@@ -25,16 +25,13 @@ def pair_members(
     heads = _sort_heads(found, done)
     mates = partner[heads]
     even = bool((size[heads] == size[mates]).all())
-    number = int(size[heads].sum(dtype=np.int64) + size[mates].sum(dtype=np.int64))
-    rows = np.empty(number, dtype=np.int64)
+    rows = np.empty(int(size[heads].sum(dtype=np.int64) + size[mates].sum(dtype=np.int64)), dtype=np.int64)
     _list_members(found.numbers, partner, rows)
     words = records.words(rows, keyed.derive(key.secret, *context))
-    ends, by = _sort_members(found.numbers, rows, words, partner, size)
-    del words
+    ends, members = _sort_members(found.numbers, rows, words, partner, size)
+    del rows, words
     takers, givers = (heads, mates) if even else (np.concatenate([heads, mates]), np.concatenate([mates, heads]))
-    pairs = np.empty((number // 2 if even else number, 2), dtype=np.int64)
-    _pair(takers, givers, size, ends, rows, by, pairs)
-    return pairs, even
+    return _pair(takers, givers, size, ends, members), even
 
 
 def _sort_heads(found: Households, done: Swapped) -> Rows:
@@ -58,7 +55,7 @@ def _list_members(numbers, partner, rows):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _sort_members(numbers, rows, words, partner, size):  # type: ignore[no-untyped-def]
-    """Return where the members of each household end, and their places in ``rows`` by household and draw."""
+    """Return where the members of each household end, and all rows by household and draw."""
     ends, place = np.empty(len(size), np.int32), 0
     for household in range(len(size)):
         ends[household] = place
@@ -71,7 +68,10 @@ def _sort_members(numbers, rows, words, partner, size):  # type: ignore[no-untyp
     for household in range(len(size)):
         if partner[household] >= 0:
             _sort_by_words(by, ends[household] - size[household], ends[household], words)
-    return ends, by
+    members = np.empty_like(rows)
+    for i in range(len(rows)):
+        members[i] = rows[by[i]]
+    return ends, members
 
 
 @njit(cache=True, nogil=True)
@@ -98,13 +98,17 @@ def _precedes(words, one, other):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _pair(takers, givers, size, ends, rows, by, pairs):  # type: ignore[no-untyped-def]
+def _pair(takers, givers, size, ends, members):  # type: ignore[no-untyped-def]
     """Pair each member of a household with one of its partner, in the order of their draws and around again."""
-    place = 0
+    number, place = 0, 0
+    for taker in takers:
+        number += size[taker]
+    pairs = np.empty((number, 2), np.int64)
     for i in range(len(takers)):
         one, other = takers[i], givers[i]
         first, second = ends[one] - size[one], ends[other] - size[other]
         for j in range(size[one]):
-            pairs[place, 0] = rows[by[first + j]]
-            pairs[place, 1] = rows[by[second + j % size[other]]]
+            pairs[place, 0] = members[first + j]
+            pairs[place, 1] = members[second + j % size[other]]
             place += 1
+    return pairs

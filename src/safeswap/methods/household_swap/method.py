@@ -168,7 +168,8 @@ class HouseholdSwap(ExchangingMethod):
         context = ("data", records.schema.name, len(records), self.name, "members", replicate)
         rows, even = pair_members(records, found, done, key, context)
         plan = _outcome(self.name, len(records), found, done, len(rows))
-        figures = cache(lambda: describe_swap(found, full, done))
+        told = replace(found, population=found.population.without_draws())
+        figures = cache(lambda: describe_swap(told, full, done))
         later: dict[str, Any] = {name: lambda name=name: figures()[name] for name in _LATER}
         facts = Facts({**({} if even else {"unit": "records"}), **_totals(found, full, done)}, **later)
         move = Move((*full.geography, *full.carry_along), records.pair_rows(rows), directed=not even, mutual=not even)

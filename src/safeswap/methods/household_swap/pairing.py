@@ -341,7 +341,7 @@ def _find_free(but, household, g, p, begin, end):  # type: ignore[no-untyped-def
 
 
 @njit(cache=True, nogil=True)
-def sort_by_priority(starts: Int64s, order: Int32s, short: Int64s, g: Ground) -> None:
+def sort_by_priority(starts: Int32s, order: Int32s, short: Int64s, g: Ground) -> None:
     """Sort the households of each area that is short by priority, in place."""
     for a in range(len(starts) - 1):
         some = order[starts[a] : starts[a + 1]]
@@ -364,7 +364,7 @@ def _priorities(g, households):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def top_up(short: Int64s, scope_starts: Int64s, g: Ground, p: Profile, starts: Int64s, order: Int32s) -> None:
+def top_up(short: Int64s, scope_starts: Int64s, g: Ground, p: Profile, starts: Int32s, order: Int32s) -> None:
     """Pair households that need not move until each area has as many swaps as it should; ``short`` says how many lack.
 
     The shortages of the areas of a scope are paired first, as risky households are; then two households of one cell
@@ -436,7 +436,7 @@ def _comes_first(one, other, g):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def open_pairs(short: Int64s, g: Ground, p: Profile, starts: Int64s, order: Int32s) -> None:
+def open_pairs(short: Int64s, g: Ground, p: Profile, starts: Int32s, order: Int32s) -> None:
     """Help areas that are short of two or more: two of their households join the two of a pair elsewhere.
 
     Shortages that are left after the country was searched lie in one area, which has nobody to exchange with.

@@ -16,7 +16,7 @@ from safeswap.arrays.types import Flags, Int32s, Int64s, Integers
 from safeswap.methods.household_swap.households import Households
 from safeswap.methods.household_swap.pairing import FIXED
 from safeswap.methods.household_swap.spec import HouseholdSwapSpec
-from safeswap.methods.household_swap.swapping import Swapped
+from safeswap.methods.household_swap.swapping import Population, Swapped
 
 _KEYS_PER_HOUSEHOLD = 4  # of more, households are sorted instead of counted
 
@@ -39,7 +39,7 @@ def describe_swap(found: Households, spec: HouseholdSwapSpec, done: Swapped) -> 
         for name, *counts in zip(spec.geography, was.tolist(), *people.count_rare(spec.k, new), strict=False):
             before[name], after[name], true[name] = map(int, counts)
     facts |= {"rare_before": before, "rare_after": after, "rare_and_true": true}
-    facts["undoing"] = undoing_chance(found, done)
+    facts["undoing"] = undoing_chance(people, done, new)
     facts["misplaced"] = dict(zip(spec.geography, people.misplaced(new), strict=True))
     facts["by_level"] = [
         {
@@ -66,24 +66,23 @@ def _by_profile(found: Households, spec: HouseholdSwapSpec, done: Swapped, heads
     return counts
 
 
-def undoing_chance(found: Households, done: Swapped) -> dict[str, float | None]:
+def undoing_chance(people: Population, done: Swapped, new: Int32s) -> dict[str, float | None]:
     """Return how often an intruder who knows all but the key names the true area of a household moved for its risk.
 
     The intruder sees the swapped file and knows the rules: partners agree in the loosest profile, live in another area
     at the level that had to be left, and are sought in the next wider area first. For a household with a partner at
     risk, every household at risk of its cell in the narrowest such scope is a candidate, and the area in which most of
     them are shown is the guess; ``intruder`` is the mean chance that the true one is drawn from the candidates.
-    ``baseline`` is that of naming an area at random among all households of the cell.
+    ``baseline`` is that of naming an area at random among all households of the cell. ``new`` are the areas shown.
     """
-    people, areas = found.population, found.population.areas
-    old, new, number = people.ranks, done.move(people.ranks), areas.levels.shape[1]
-    risky = np.flatnonzero((done.required < areas.depth) & (done.partner >= 0))
-    if not len(risky):
+    cell, areas, number = people.profiles[-1], people.areas, people.areas.levels.shape[1]
+    is_risky = (done.required < areas.depth) & (done.partner >= 0)
+    if not is_risky.any():
         return {"intruder": None, "baseline": None}
-    first, shown, true = people.profiles[-1][risky] * np.int64(number), new[risky], old[risky]
+    first, shown, true = cell[is_risky] * np.int64(number), new[is_risky], people.ranks[is_risky]
 
-    def share(candidates: Flags | Int64s, scopes: Iterable[int]) -> float:
-        below = _count_below(people.profiles[-1][candidates], new[candidates], number)
+    def share(candidates: Flags, scopes: Iterable[int]) -> float:
+        below = _count_below(cell, new, candidates, number)
 
         def count(begin: Any, end: Any) -> Integers:  # an area of any level is a range of areas
             return below(first + end) - below(first + begin)
@@ -95,26 +94,27 @@ def undoing_chance(found: Households, done: Swapped) -> dict[str, float | None]:
         return float((count(true, true + 1) / np.maximum(total - count(shown, shown + 1), 1)).mean())
 
     widest_first = range(areas.depth)  # so that the narrowest one counts
-    return {"intruder": share(risky, widest_first), "baseline": share(done.partner != FIXED, ())}
+    return {"intruder": share(is_risky, widest_first), "baseline": share(done.partner != FIXED, ())}
 
 
-def _count_below(cell: Integers, area: Int32s, areas: int) -> Callable[[Any], Integers]:
-    """Return a function that counts the keys, cell × areas + area, below each of some numbers.
+def _count_below(cell: Integers, area: Int32s, counted: Flags, areas: int) -> Callable[[Any], Integers]:
+    """Return a function that counts the households whose cell × areas + area is below each of some numbers.
 
-    >>> _count_below(np.array([1, 0, 1], np.uint16), np.array([1, 1, 1], np.int32), 2)(np.array([0, 2, 3, 9])).tolist()
+    >>> cell, area = np.array([1, 0, 1, 0], np.uint16), np.array([1, 1, 1, 0], np.int32)
+    >>> _count_below(cell, area, np.array([True, True, True, False]), 2)(np.array([0, 2, 3, 9])).tolist()
     [0, 1, 1, 3]
     """
     above = (int(cell.max(initial=0)) + 1) * areas
-    if above > _KEYS_PER_HOUSEHOLD * len(cell):
-        ordered = np.sort(cell * np.int64(areas) + area)
+    if above > _KEYS_PER_HOUSEHOLD * np.count_nonzero(counted):
+        ordered = np.sort(cell[counted] * np.int64(areas) + area[counted])
         return lambda numbers: np.searchsorted(ordered, numbers)
     sums = np.zeros(above + 1, dtype=np.int32)
-    _count_keys(cell, area, areas, sums)
+    _count_keys(cell, area, counted, areas, sums)
     np.cumsum(sums, out=sums)
     return lambda numbers: sums[np.minimum(numbers, above)]
 
 
 @njit(cache=True, nogil=True)
-def _count_keys(cell, area, areas, counts):  # type: ignore[no-untyped-def]
+def _count_keys(cell, area, counted, areas, counts):  # type: ignore[no-untyped-def]
     for i in range(len(cell)):
-        counts[cell[i] * areas + area[i] + 1] += 1
+        counts[cell[i] * areas + area[i] + 1] += counted[i]

@@ -92,6 +92,12 @@ class Population:
         take(self.areas.rank, self.area, ranks)
         return ranks
 
+    def without_draws(self) -> Population:
+        """Return the population as far as counts need it: areas are in keyed order already."""
+        told = replace(self, draw=np.zeros(0, dtype=np.uint64))
+        vars(told).update(areas=self.areas, ranks=self.ranks)
+        return told
+
     def rarity(self, k: int, ranks: Int32s | None = None) -> Iterator[tuple[slice, UInt8s, Int32s]]:
         """Yield runs of persons with each one's topmost level with fewer than k of its cell, and its bottom count.
 
@@ -312,9 +318,9 @@ def _swap(board: _Board, rules: Rules, risk: Risk) -> Swapped:
         smallest=risk.smallest,
         partner=partner,
     )
-    risky = np.flatnonzero((risk.required < areas.depth) & (partner == FREE))
-    draw = population.draw[risky]
-    risky = order.sort_by_draw(risky, draw, lambda _: np.stack([draw, draw], axis=1)).astype(np.int32)
+    alone = np.flatnonzero((risk.required < areas.depth) & (partner == FREE))
+    draw = population.draw[alone]  # distinct
+    risky = order.sort_by_draw(alone, draw, lambda _: np.stack([draw, draw], axis=1)).astype(np.int32)
     proved = True
     for place in range(len(population.profiles)):
         if not (partner[risky] == FREE).any():
