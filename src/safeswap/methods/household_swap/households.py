@@ -38,7 +38,7 @@ class Households:
     population: Population
     risk: Risk
     numbers: Int32s  # by row of the file: its household, −1 outside of any
-    size: Int32s  # by household: members
+    size: Integers  # by household: members
     immovable: int  # households without geography
     communal: int  # establishments left out of this run
     outside: int  # persons without a household
@@ -61,8 +61,7 @@ def read_households(records: Loadable, spec: HouseholdSwapSpec, key: Key, draw_k
     del row_area
     placed = area >= 0
     paths = _order_areas(area, paths, outside_area, draw)
-    size = np.zeros(len(draw), dtype=np.int32)
-    _count_members(numbers, size)
+    size = _count_members(numbers, len(draw))
     constant = {n: _constant(records.load((n,)), n, numbers, len(draw)) for n in _constant_names(spec)}
     is_communal = _find_communal(spec, constant, len(draw))
     movable = placed & (is_communal if spec.units == "communal" else ~is_communal)
@@ -313,12 +312,19 @@ def _risk_cells(records: Loadable, spec: HouseholdSwapSpec) -> tuple[Codes, int]
     return ranks, max(number, 1)
 
 
-def _profile(names: Names, constant: dict[str, Coded], size: Int32s, *, match_size: bool) -> Integers:
+def _count_members(numbers: Int32s, households: int) -> Integers:
+    """Return the number of members of each household, in two bytes where that suffices, as nearly everywhere."""
+    size = np.zeros(households, dtype=np.uint32)
+    _add_members(numbers, size)
+    return size.astype(np.uint16) if size.max(initial=0) < 1 << 16 else size
+
+
+def _profile(names: Names, constant: dict[str, Coded], size: Integers, *, match_size: bool) -> Integers:
     """Number the combinations of a profile by household."""
-    columns: list[Codes] = [constant[name].codes for name in names]
+    columns: list[Any] = [constant[name].codes for name in names]
     sizes = [constant[name].cardinality for name in names]
     if match_size:
-        columns.append(size.view(np.uint32))
+        columns.append(size)
         sizes.append(int(size.max(initial=0)) + 1)
     if not columns:
         return np.zeros(len(size), dtype=np.uint16)
@@ -424,7 +430,7 @@ def _records(rows: Rows) -> str:
 
 
 @njit(cache=True, nogil=True)
-def _count_members(numbers, size):  # type: ignore[no-untyped-def]
+def _add_members(numbers, size):  # type: ignore[no-untyped-def]
     for h in numbers:
         if h >= 0:
             size[h] += 1

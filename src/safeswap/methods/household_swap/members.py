@@ -68,10 +68,9 @@ def _sort_members(numbers, rows, words, partner, size):  # type: ignore[no-untyp
     for household in range(len(size)):
         if partner[household] >= 0:
             _sort_by_words(by, ends[household] - size[household], ends[household], words)
-    members = np.empty_like(rows)
     for i in range(len(rows)):
-        members[i] = rows[by[i]]
-    return ends, members
+        by[i] = rows[by[i]]
+    return ends, by
 
 
 @njit(cache=True, nogil=True)
