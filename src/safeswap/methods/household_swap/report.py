@@ -105,7 +105,7 @@ def _count_below(cell: Integers, area: Int32s, counted: Flags, areas: int) -> Ca
     [0, 1, 1, 3]
     """
     above = (int(cell.max(initial=0)) + 1) * areas
-    if above > _KEYS_PER_HOUSEHOLD * np.count_nonzero(counted):
+    if above > _KEYS_PER_HOUSEHOLD * len(cell):
         ordered = np.sort(cell[counted] * np.int64(areas) + area[counted])
         return lambda numbers: np.searchsorted(ordered, numbers)
     sums = np.zeros(above + 1, dtype=np.int32)
