@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from safeswap.arrays import keyed
 from safeswap.arrays.names import Names
-from safeswap.arrays.types import Int32s, Rows, UInt32s
+from safeswap.arrays.types import Rows, UInt32s
 from safeswap.engines.base import Drawn, Move, Need, column_blocks, column_identity
 from safeswap.engines.duckdb.checks import ChangedTable, find_repeated
 from safeswap.engines.duckdb.engine import DuckDBRecords, InOrder
@@ -155,7 +155,8 @@ class DuckDBEvidence:
         self._names = opened.names
         self._others = tuple(n for n in self.attributes if n in compared and n not in self._names)
         units = {promise.unit for promise in promises if isinstance(promise, PairPromise) and promise.unit}
-        self._sizes = {unit: np.zeros(0, dtype=np.int32) for unit in units}
+        # By code, of which there are at most as many as records and a missing one; memory is taken as they are met.
+        self._sizes = {unit: np.zeros(len(opened.files) + 1, dtype=np.int32) for unit in units}
         self._explained: dict[int, dict[str, bool]] = {}
         self._table = ChangedTable(opened.store, changed=len(self._names), others=len(self._others))
         self._fill(opened, written)
@@ -173,7 +174,7 @@ class DuckDBEvidence:
                 before, now = self._codes(mine, self._names, rows), self._codes(theirs, self._names, rows)
                 add(rows + start, before, now, self._codes(mine, self._others, rows))
                 for unit, sizes in self._sizes.items():
-                    self._sizes[unit] = _add_members(sizes, self._stream.codes(unit, mine.column(unit)))
+                    np.add.at(sizes, self._stream.codes(unit, mine.column(unit)), np.int32(1))
                 start += mine.num_rows
 
     def close(self) -> None:
@@ -260,19 +261,6 @@ class DuckDBEvidence:
             flags: npt.NDArray[np.bool_] = self._stream.codes(name, before) != self._stream.codes(name, after)
             return flags
         return flag_changes(*aligned_columns(pa.chunked_array([before]), pa.chunked_array([after])))
-
-
-def _add_members(sizes: Int32s, codes: UInt32s) -> Int32s:
-    """Add a batch of records to the numbers by code, in place; with room for more where there are new codes.
-
-    >>> _add_members(np.array([0, 5], dtype=np.int32), np.array([3, 1, 3], dtype=np.uint32)).tolist()[:4]
-    [0, 6, 0, 2]
-    """
-    above = int(codes.max(initial=0)) + 1
-    if above > len(sizes):
-        sizes = np.concatenate([sizes, np.zeros(above + above // 4 - len(sizes), dtype=np.int32)])
-    np.add.at(sizes, codes, np.int32(1))
-    return sizes
 
 
 class _Changes:
