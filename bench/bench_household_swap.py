@@ -23,6 +23,7 @@ import numpy as np
 
 from goals import best_of, judge
 from safeswap import Key, datasets
+from safeswap.engines.memory import MemoryRecords
 from safeswap.files.coded_columns import load_coded
 from safeswap.files.parquet import open_parquet
 from safeswap.methods.household_swap.households import read_households
@@ -60,7 +61,8 @@ def from_coded_columns(path: Path) -> None:
     schema = datasets.synthetic_population_schema()
     data = load_coded(open_parquet(path), schema, HouseholdSwap().columns(schema, SPEC).read)
     persons = len(data)
-    people = read_households(data, SPEC.resolve(data.schema), Key(bytes(32)), bytes(32)).population
+    key = Key(bytes(32))
+    people = read_households(MemoryRecords(data, key), SPEC.resolve(data.schema), key, bytes(32)).population
     del data
     done = swap(people)
     risky = done.risk.required < people.areas.depth
@@ -87,7 +89,7 @@ def scarce_donors(households: int = 40_000, cells: int = 11_000) -> None:
         cells=250,
         area=rng.integers(0, len(paths), households).astype(np.int32),
         paths=paths,
-        profiles=(rng.integers(0, cells, households),),
+        profiles=(rng.integers(0, cells, households).astype(np.uint16),),
         draw=rng.integers(0, 2**64, households, dtype=np.uint64),
     )
     done = swap(people, rate=0)

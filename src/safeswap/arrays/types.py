@@ -19,6 +19,7 @@ UInt64s = npt.NDArray[np.uint64]
 # Any width.
 Integers = npt.NDArray[np.integer[Any]]
 Codes = npt.NDArray[np.unsignedinteger[Any]]
+SignedCodes = npt.NDArray[np.signedinteger[Any]]
 
 # Aliases by content.
 Rows = Int64s

@@ -244,12 +244,31 @@ class ParquetFiles:
 def part_batches(
     part: Part, names: Sequence[str], *, dictionaries: Sequence[str], rows: int = BATCH
 ) -> Iterator[pa.RecordBatch]:
-    """Yield some columns of one file in batches."""
+    """Yield some columns of one file in batches.
+
+    Arrow keeps what it has read of every row group until the last batch: half a gigabyte for the identifiers of a
+    hundred million records. So it is asked for a few row groups at a time.
+    """
     from pyarrow import parquet
 
+    options: dict[str, Any] = {"batch_size": rows, "columns": list(names), "use_threads": False}
     with _translate_errors(part.path), parquet.ParquetFile(part.path, read_dictionary=list(dictionaries)) as file:
-        for batch in file.iter_batches(batch_size=rows, columns=list(names), use_threads=False):
-            yield batch.select(list(names))
+        for groups in _runs_of_groups(file.metadata, max(rows, BATCH)):
+            for batch in file.iter_batches(row_groups=groups, **options):
+                yield batch.select(list(names))
+
+
+def _runs_of_groups(footer: Any, rows: int) -> Iterator[list[int]]:
+    """Yield consecutive row groups with at least so many rows together, the last ones with the rest."""
+    run, held = [], 0
+    for group in range(footer.num_row_groups):
+        run.append(group)
+        held += footer.row_group(group).num_rows
+        if held >= rows:
+            yield run
+            run, held = [], 0
+    if run:
+        yield run
 
 
 def open_parquet(source: str | Path, *, limits: Limits = DEFAULT_LIMITS, is_own: bool = False) -> ParquetFiles:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from safeswap.arrays.types import Codes, Flags, Floats, Int64s, Rows
+from safeswap.arrays.types import Codes, Flags, Floats, Int64s, Rows, SignedCodes
 from safeswap.errors import SpecError
 from safeswap.model.dates import is_date_format, to_days
 from safeswap.model.microdata import Coded, Microdata, smallest_code_type, unify_dictionaries
@@ -147,12 +147,13 @@ def flag_changes(before: pa.ChunkedArray, after: pa.ChunkedArray) -> Flags:
     return flags
 
 
-def as_codes(before: pa.ChunkedArray, after: pa.ChunkedArray) -> tuple[Int64s, Int64s]:
+def as_codes(before: pa.ChunkedArray, after: pa.ChunkedArray) -> tuple[SignedCodes, SignedCodes]:
     """Encode two aligned columns as integers that are equal where the values are; missing is a value of its own."""
     if before.type != after.type:  # no value of one type is a value of the other
         return as_codes(before, before)[0], ~as_codes(after, after)[0]
     if pa.types.is_integer(before.type) and not before.null_count and not after.null_count:
-        return before.to_numpy().astype(np.int64), after.to_numpy().astype(np.int64)
+        kind = np.int32 if before.type.bit_width < 32 or before.type == pa.int32() else np.int64
+        return before.to_numpy().astype(kind, copy=False), after.to_numpy().astype(kind, copy=False)
     together = pa.chunked_array([*before.chunks, *after.chunks], type=before.type)
     encoded = unify_dictionaries(together.dictionary_encode())
     parts = [chunk.indices.fill_null(-1).to_numpy().astype(np.int64) for chunk in encoded.chunks]
@@ -160,7 +161,7 @@ def as_codes(before: pa.ChunkedArray, after: pa.ChunkedArray) -> tuple[Int64s, I
     return codes[: len(before)], codes[len(before) :]
 
 
-def number_cells(columns: Sequence[Int64s]) -> Int64s:
+def number_cells(columns: Sequence[SignedCodes]) -> Int64s:
     """Return the number of each record's combination of codes, from 0 and at most a few times the number of records.
 
     By sorting: Arrow's groups are found by a hash that collides on doubles with few decimals, and take quadratic time.
@@ -172,7 +173,7 @@ def number_cells(columns: Sequence[Int64s]) -> Int64s:
     return cells if size <= _FEW_PER_RECORD * len(cells) else _rank_codes(cells)[0]
 
 
-def pack_cells(columns: Sequence[Int64s]) -> tuple[Int64s, int]:
+def pack_cells(columns: Sequence[SignedCodes]) -> tuple[Int64s, int]:
     """Return a number for each record's combination of codes, equal where these are, and a number above all.
 
     >>> pack_cells([np.array([7, 7, 8]), np.array([2, 3, 2])])
@@ -185,21 +186,21 @@ def pack_cells(columns: Sequence[Int64s]) -> tuple[Int64s, int]:
             cells, size = _rank_codes(cells)
         if size * above >= 1 << 62:
             codes, above = _rank_codes(codes)
-        cells = cells * above
+        cells *= above
         cells += codes
         size *= above
     return cells, size
 
 
-def _from_zero(codes: Int64s) -> tuple[Int64s, int]:
+def _from_zero(codes: SignedCodes) -> tuple[Int64s, int]:
     """Return the codes less the smallest of them, and a bound above all; their ranks if they are far apart."""
     if not len(codes):
-        return codes, 1
+        return codes.astype(np.int64), 1
     least, most = int(codes.min()), int(codes.max())
-    return (codes - least, most - least + 1) if most - least < 1 << 31 else _rank_codes(codes)
+    return (codes - np.int64(least), most - least + 1) if most - least < 1 << 31 else _rank_codes(codes)
 
 
-def _rank_codes(codes: Int64s) -> tuple[Int64s, int]:
+def _rank_codes(codes: SignedCodes) -> tuple[Int64s, int]:
     found, ranks = np.unique(codes, return_inverse=True)
     return ranks.astype(np.int64, copy=False), max(1, len(found))
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from safeswap.arrays.names import Names
-from safeswap.arrays.types import Flags, Int32s, Int64s
+from safeswap.arrays.types import Flags, Int32s, Int64s, SignedCodes
 from safeswap.model.audit import Audit, Exchange, move_within, undo
 from safeswap.model.columns import (
     aligned_columns,
@@ -23,6 +23,8 @@ from safeswap.model.columns import (
     to_bits,
 )
 from safeswap.model.microdata import Microdata
+
+_AT_ONCE = 1 << 20
 
 
 class PairEvidence(Protocol):
@@ -121,9 +123,10 @@ class Evidence:
         self.after = after
         self.audit = audit
         self._changed: dict[str, Flags | None] = {}
-        self._codes: dict[str, tuple[Int64s, Int64s]] = {}
+        self._codes: dict[str, tuple[SignedCodes, SignedCodes]] = {}
         self._pairs: dict[int, Int64s] = {}
-        self._units: dict[str, tuple[Int64s, Flags, Int32s]] = {}
+        self._sources: dict[tuple[int, bool], Int64s] = {}
+        self._units: dict[str, tuple[Int64s, Int32s, Int32s]] = {}
         self._common: dict[str, tuple[pa.ChunkedArray, pa.ChunkedArray]] = {}
 
     @cached_property
@@ -177,7 +180,7 @@ class Evidence:
         position[self.rows] = np.arange(len(self.rows))
         return position
 
-    def codes(self, name: str) -> tuple[Int64s, Int64s]:
+    def codes(self, name: str) -> tuple[SignedCodes, SignedCodes]:
         """Return the column over ``rows``, before and after, as integers that are equal where the values are."""
         if name not in self._codes:
             index = pa.array(self.rows)
@@ -249,26 +252,31 @@ class Evidence:
                 before, after = self.codes(name)
             else:
                 before = self._codes_at(stage, name)
-                after = move_within(before, self.pairs(exchange), directed=exchange.directed)
+                after = self._replay(before, [exchange])
             flags |= before != after
         return int(np.count_nonzero(flags))
 
     def count_torn(self, unit: str, names: Names) -> int:
         """Count the units of which some members changed and others did not, or which differ now."""
-        order, begins, numbers = self._by_unit(unit)
+        order, units, numbers = self._by_unit(unit)
         moved, torn = (np.zeros(int(numbers.max(initial=-1)) + 2, dtype=np.bool_) for _ in range(2))
-        moved[numbers[self.rows[order]]] = True  # the last place, of records without a unit, stays False
-        stayed = moved[numbers]
-        stayed[self.rows] = False
-        torn[numbers[stayed]] = True
+        moved[units] = True  # the last place, of records without a unit, stays False
+        for start in range(0, len(numbers), _AT_ONCE):  # indices of all records would be 800 MB for 10⁸ of them
+            some = numbers[start : start + _AT_ONCE]
+            stayed = moved[some]
+            low, high = np.searchsorted(self.rows, [start, start + len(some)])
+            stayed[self.rows[low:high] - start] = False
+            torn[some[stayed]] = True
+        same = units[1:] == units[:-1]
         for name in names:
             codes = self.codes(name)[1][order]
-            torn[numbers[self.rows[order[1:]]][(codes[1:] != codes[:-1]) & ~begins[1:]]] = True
+            torn[units[1:][(codes[1:] != codes[:-1]) & same]] = True
         return int(np.count_nonzero(torn))
 
     def count_moved_units(self, unit: str, names: Names) -> int:
         """Count the cells that have another number of units than before."""
-        order, begins, numbers = self._by_unit(unit)
+        order, units, _ = self._by_unit(unit)
+        begins = np.append(True, units[1:] != units[:-1])[: len(units)]
         fresh = begins.copy()  # one record of each unit suffices, unless others of it are in another cell
         for codes in (side[order] for name in names for side in self.codes(name)):
             fresh[1:] |= codes[1:] != codes[:-1]
@@ -277,22 +285,19 @@ class Evidence:
         if np.array_equal(fresh, begins):  # all members are in one cell: each unit is counted once
             return _count_differing(cell, size)
         cell, sides = number_cells([cell]), np.repeat([0, 1], len(some))
-        units = np.tile(numbers[self.rows[some]].astype(np.int64), 2)
-        first = np.unique(number_cells([units, cell, sides]), return_index=True)[1]
+        first = np.unique(number_cells([np.tile(units[fresh], 2), cell, sides]), return_index=True)[1]
         counts = np.bincount(cell[first] * 2 + sides[first], minlength=2 * (int(cell.max(initial=-1)) + 1))
         return int(np.count_nonzero(counts[0::2] != counts[1::2]))
 
-    def _by_unit(self, unit: str) -> tuple[Int64s, Flags, Int32s]:
-        """Return the positions within ``rows`` of those with a unit, sorted by it; where each begins; every unit."""
+    def _by_unit(self, unit: str) -> tuple[Int64s, Int32s, Int32s]:
+        """Return the positions within ``rows`` of those with a unit, sorted by it; their units; every record's."""
         if unit not in self._units:
             found = bit_codes(self.after.table.column(unit))
             numbers = (found.fill_null(-1) if found.null_count else found).to_numpy()
-            inside = np.flatnonzero(numbers[self.rows] >= 0)
-            codes = numbers[self.rows[inside]]
+            codes = numbers[self.rows]
             order = np.argsort(codes, kind="stable")
-            ordered = codes[order]
-            begins = np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]
-            self._units[unit] = inside[order], begins, numbers
+            order = order[np.count_nonzero(codes < 0) :]  # those without a unit come first
+            self._units[unit] = order, codes[order], numbers
         return self._units[unit]
 
     def explains(self, name: str) -> bool:
@@ -336,19 +341,26 @@ class Evidence:
     def _exchanges_of(self, name: str) -> list[Exchange]:
         return [exchange for exchange in self.audit.exchanges if name in exchange.attributes]
 
-    def _replay(self, codes: Int64s, exchanges: list[Exchange], *, back: bool = False) -> Int64s:
+    def _replay(self, codes: SignedCodes, exchanges: list[Exchange], *, back: bool = False) -> SignedCodes:
         for exchange in exchanges:
-            pairs = self.pairs(exchange)
-            reversed_pairs = pairs if exchange.mutual else pairs[:, ::-1]
-            codes = move_within(codes, reversed_pairs if back else pairs, directed=exchange.directed)
+            codes = codes[self._source(exchange, back=back)]
         return codes
+
+    def _source(self, exchange: Exchange, *, back: bool) -> Int64s:
+        """Return, as positions within ``rows``, where an exchange takes the values from, or its inverse."""
+        if (id(exchange), back) not in self._sources:
+            pairs = self.pairs(exchange)
+            pairs = pairs[:, ::-1] if back and not exchange.mutual else pairs
+            own = np.arange(len(self.rows))
+            self._sources[id(exchange), back] = move_within(own, pairs, directed=exchange.directed)
+        return self._sources[id(exchange), back]
 
     def _agree(self, stage: int, name: str) -> Flags:
         codes, pairs = self._codes_at(stage, name), self.pairs(self.audit.exchanges[stage])
         flags: Flags = codes[pairs[:, 0]] == codes[pairs[:, 1]]
         return flags
 
-    def _codes_at(self, stage: int, name: str) -> Int64s:
+    def _codes_at(self, stage: int, name: str) -> SignedCodes:
         """Return the codes of an attribute just before an exchange."""
         earlier = [exchange for exchange in self.audit.exchanges[:stage] if name in exchange.attributes]
         return self._replay(self.codes(name)[0], earlier)

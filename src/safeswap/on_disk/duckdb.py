@@ -53,6 +53,7 @@ class DuckDBFile(RewrittenFile):
         self.stream = RecordStream(self.files, self.schema.select(read))
         self.records = DuckDBRecords(self.stream, self.store, identity_key=identity_key)
         self._check_identifier(identity_key)
+        pa.default_memory_pool().release_unused()
 
     def check_loadable(self, read: Names, copies: int) -> None:
         """Check the identifier while it passes; refuse columns that would not fit the memory limit."""
@@ -154,7 +155,8 @@ class DuckDBEvidence:
         self._names = opened.names
         self._others = tuple(n for n in self.attributes if n in compared and n not in self._names)
         units = {promise.unit for promise in promises if isinstance(promise, PairPromise) and promise.unit}
-        self._sizes = {unit: np.zeros(0, dtype=np.int64) for unit in units}
+        # By code, of which there are at most as many as records and a missing one; memory is taken as they are met.
+        self._sizes = {unit: np.zeros(len(opened.files) + 1, dtype=np.int32) for unit in units}
         self._explained: dict[int, dict[str, bool]] = {}
         self._table = ChangedTable(opened.store, changed=len(self._names), others=len(self._others))
         self._fill(opened, written)
@@ -172,9 +174,7 @@ class DuckDBEvidence:
                 before, now = self._codes(mine, self._names, rows), self._codes(theirs, self._names, rows)
                 add(rows + start, before, now, self._codes(mine, self._others, rows))
                 for unit, sizes in self._sizes.items():
-                    codes = self._stream.codes(unit, mine.column(unit))
-                    self._sizes[unit] = np.bincount(codes, minlength=len(sizes))
-                    self._sizes[unit][: len(sizes)] += sizes
+                    np.add.at(sizes, self._stream.codes(unit, mine.column(unit)), np.int32(1))
                 start += mine.num_rows
 
     def close(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -118,3 +119,21 @@ def test_text_whose_levels_are_few_in_every_group_and_many_in_all_is_read(tmp_pa
     parquet.write_table(pa.table({"x": values}), tmp_path / "a.parquet", row_group_size=60)
     files = open_parquet(tmp_path / "a.parquet")
     assert files.table(["x"])["x"].to_pylist() == values
+
+
+@pytest.mark.parametrize("rows", [1, 4, 9, 1000])
+def test_batches_over_few_row_groups_at_a_time_are_the_whole_file(
+    rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("safeswap.files.parquet.BATCH", 5)
+    table = pa.table({"number": range(40), "text": [f"t{i % 7}" for i in range(40)]})
+    sizes = [3, 0, 1, 12, 0, 2, 2, 2, 18, 0]
+    with parquet.ParquetWriter(tmp_path / "x.parquet", table.schema) as writer:
+        for end, size in zip(np.cumsum(sizes), sizes, strict=True):
+            writer.write_table(table.slice(end - size, size))
+    batches = list(open_parquet(tmp_path / "x.parquet").batches(["text", "number"], rows=rows))
+    found = pa.Table.from_batches([batch for _, batch in batches])
+    assert found.column("number").to_pylist() == list(range(40))
+    assert found.column("text").to_pylist() == table.column("text").to_pylist()
+    assert [start for start, _ in batches] == np.cumsum([0, *(batch.num_rows for _, batch in batches)])[:-1].tolist()
+    assert max(batch.num_rows for _, batch in batches) <= rows

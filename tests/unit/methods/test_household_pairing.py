@@ -11,8 +11,8 @@ from collections import deque
 import numpy as np
 import pytest
 
-from safeswap.methods.household_swap import search
-from safeswap.methods.household_swap.pairing import FREE, Ground, may_swap
+from safeswap.methods.household_swap import members, search, swapping
+from safeswap.methods.household_swap.pairing import FREE, Ground, find_key, may_swap
 from safeswap.methods.household_swap.swapping import Population, Risk, Rules, Swapped, round_targets, swap_once
 
 TREE = np.array([[a, 10 * a + b, 100 * a + 10 * b + c] for a in range(2) for b in range(2) for c in range(2)])
@@ -22,14 +22,14 @@ def population(seed: int, cells: int, size: int, *, paths: np.ndarray = TREE, ar
     """Return cells of ``size`` households each, in random areas; the strict profile halves each cell at random."""
     rng = np.random.default_rng(seed)
     number = cells * size
-    loose = rng.permutation(np.repeat(np.arange(cells), size))
+    loose = rng.permutation(np.repeat(np.arange(cells, dtype=np.uint16), size))
     return Population(
         household=np.arange(number, dtype=np.int32),
         cell=np.zeros(number, dtype=np.uint8),
         cells=1,
         area=rng.integers(0, areas or len(paths), number).astype(np.int32),
         paths=paths,
-        profiles=(loose * 2 + rng.integers(0, 2, number), loose),
+        profiles=(loose * 2 + rng.integers(0, 2, number).astype(np.uint16), loose),
         draw=rng.integers(0, 2**64, number, dtype=np.uint64),
     )
 
@@ -226,7 +226,7 @@ def test_targets_are_the_floor_or_the_ceiling_in_every_range_of_areas(rate: int)
 
 def test_the_rate_is_met_in_every_area_if_nobody_is_at_risk() -> None:
     people = population(8, 1, 4_000)
-    people = Population(**{**vars(people), "profiles": (np.zeros(4_000, dtype=np.int64),)})
+    people = Population(**{**vars(people), "profiles": (np.zeros(4_000, dtype=np.uint16),)})
     nobody = Risk(required=np.full(4_000, 3, dtype=np.uint8), smallest=np.ones(4_000, dtype=np.int32))
     done = swap_once(people, Rules(rate_per_million=100_000, shift=0), nobody)
     swapped = np.bincount(people.ranks[done.partner >= 0], minlength=8)
@@ -244,9 +244,43 @@ def test_may_swap_is_the_definition() -> None:
         area=people.ranks,
         levels=areas.levels,
         draw=people.draw,
-        priority=people.draw,
+        smallest=risk.smallest,
         partner=np.full(60, FREE, dtype=np.int32),
     )
     everyone = np.arange(60)
     found = [[may_swap(ground, i, j) for j in everyone] for i in everyone]
     assert (np.array(found) == allowed(people, risk, everyone)).all()
+
+
+def test_partners_are_the_same_whether_keys_are_counted_or_sorted(monkeypatch: pytest.MonkeyPatch) -> None:
+    people = population(11, 40, 6)
+    risk = random_risk(11, people, share=0.3)
+    rules = Rules(rate_per_million=400_000, crowd=3, spread=1)
+    counted = swap_once(people, rules, risk)
+    monkeypatch.setattr(swapping, "_FEW_KEYS", 0)  # 40 cells of 8 areas are more than 240 households
+    assert (swap_once(people, rules, risk).partner == counted.partner).all()
+    assert np.count_nonzero(counted.partner >= 0) > 100
+
+
+@pytest.mark.parametrize("few", [0, 1 << 20])
+def test_each_key_is_found_where_its_households_begin(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(swapping, "_FEW_KEYS", few)
+    people = population(13, 20, 3)
+    profile = swapping._Board(people).sort(0)
+    assert bool(len(profile.starts)) == bool(few)
+    keys = people.profiles[0].astype(int) * 8 + people.ranks
+    assert profile.order.tolist() == np.argsort(keys, kind="stable").tolist()
+    for key in range(int(people.profiles[0].max() + 1) * 8 + 1):
+        assert find_key(profile, key) == np.count_nonzero(keys < key)
+
+
+def test_members_are_sorted_by_both_words_whatever_their_number() -> None:
+    rng = np.random.default_rng(12)
+    words = rng.integers(0, [40, 2**63], (2_000, 2)).astype(np.uint64)  # many first words are equal
+    for begin, end in ((0, 0), (5, 6), (5, 7), (10, 15), (20, 62), (100, 2_000)):
+        places = rng.permutation(2_000).astype(np.int32)
+        meant = sorted(places[begin:end].tolist(), key=lambda i: tuple(words[i].tolist()))
+        others = [*places[:begin], *places[end:]]
+        members._sort_by_words(places, begin, end, words)
+        assert places[begin:end].tolist() == meant
+        assert [*places[:begin], *places[end:]] == others

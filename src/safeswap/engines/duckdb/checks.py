@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from safeswap.arrays.types import Int64s, Rows, UInt32s
+from safeswap.arrays.types import Integers, Rows, UInt32s
 from safeswap.engines.duckdb.engine import StoredPairs, table_by_position
 from safeswap.engines.duckdb.store import Store
 from safeswap.engines.stream import MISSING
@@ -55,7 +55,7 @@ class ChangedTable:
             f"GROUP BY {', '.join([*before, *keep])}) WHERE s <> 0"
         )
 
-    def count_torn(self, unit: int, columns: Sequence[int], sizes: Int64s) -> int:
+    def count_torn(self, unit: int, columns: Sequence[int], sizes: Integers) -> int:
         """Count the units whose members differ in these columns now, or of which only some are here.
 
         ``unit`` is the place of their column among the others, ``sizes`` has the number of members by code.

@@ -179,7 +179,9 @@ class DuckDBRecords:
     def load(self, names: Names) -> Microdata:
         """Read some attributes into memory, as codes where that loses nothing."""
         assert isinstance(self.stream.source, ParquetFiles)  # noqa: S101  (what is streamed from elsewhere is drawn)
-        return load_coded(self.stream.source, self.schema, names)
+        loaded = load_coded(self.stream.source, self.schema, names)
+        pa.default_memory_pool().release_unused()  # what the batches took
+        return loaded
 
     def words(self, rows: Rows, key: bytes) -> Words:
         """Return the whole draws of some records, in one pass over the identifier."""

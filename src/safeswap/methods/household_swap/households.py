@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -12,18 +12,19 @@ import pyarrow as pa
 from safeswap.arrays import cells, keyed, order, sparse
 from safeswap.arrays.compiled import is_worth_compiling, njit
 from safeswap.arrays.geography import count_straddling, find_parents
+from safeswap.arrays.integer_codes import mark, take
 from safeswap.arrays.names import Names
-from safeswap.arrays.types import Codes, Flags, Int32s, Int64s, Rows, UInt64s
+from safeswap.arrays.types import Codes, Flags, Int32s, Int64s, Integers, Rows, UInt64s
 from safeswap.engines.base import column_identity
 from safeswap.errors import InfeasibleError, InputError, SpecError
 from safeswap.methods.exchange import require_categorical
 from safeswap.methods.household_swap.spec import HouseholdSwapSpec
-from safeswap.methods.household_swap.swapping import Population, Risk
+from safeswap.methods.household_swap.swapping import Areas, Population, Risk
 from safeswap.model.columns import missing_codes, to_numbers
 from safeswap.model.geography import find_straddling, not_nested_error
 from safeswap.model.households import absent_numbers
 from safeswap.model.key import Key
-from safeswap.model.microdata import Microdata
+from safeswap.model.microdata import Coded, Microdata
 from safeswap.model.schema import Schema, level_texts
 from safeswap.model.text import plural
 
@@ -38,7 +39,7 @@ class Households:
     population: Population
     risk: Risk
     numbers: Int32s  # by row of the file: its household, −1 outside of any
-    size: Int32s  # by household: members
+    size: Integers  # by household: members
     immovable: int  # households without geography
     communal: int  # establishments left out of this run
     outside: int  # persons without a household
@@ -47,36 +48,41 @@ class Households:
         return len(self.size)
 
 
-def read_households(data: Microdata, spec: HouseholdSwapSpec, key: Key, draw_key: bytes) -> Households:
-    """Code the households of a file for a specification with all names; refuse what cannot be swapped."""
-    check_columns(data.schema, spec)
-    assert spec.household is not None  # noqa: S101  (resolved)
-    numbers, levels = _number_households(data, spec)
-    row_area, paths = _number_areas(data, spec)
-    row_area, area = _place_households(spec, numbers, row_area, len(levels))
-    size = np.zeros(len(levels), dtype=np.int32)
-    _count_members(numbers, size)
-    constant = {n: _constant(data, n, numbers, len(levels)) for n in _constant_names(spec)}
-    is_communal = _find_communal(data, spec, constant, len(levels))
-    placed = area >= 0
-    movable = placed & (is_communal if spec.units == "communal" else ~is_communal)
-    cell, number_of_cells = _risk_cells(data, spec)
+def read_households(records: Loadable, spec: HouseholdSwapSpec, key: Key, draw_key: bytes) -> Households:
+    """Code the households of a file for a specification with all names; refuse what cannot be swapped.
+
+    Columns are loaded when they are needed, and what is read from disk is freed as soon as it is told by household.
+    """
+    check_columns(records.schema, spec)
+    numbers, draw = _number_households(records, spec, key, draw_key)
+    row_area, paths = _number_areas(records.load(spec.geography), spec)
+    row_area, area = _place_households(spec, numbers, row_area, len(draw))
     inside, outside = _split_persons(numbers, row_area)
+    outside_area = row_area[outside].astype(np.int32)
+    del row_area
+    placed = area >= 0
+    paths = _order_areas(area, paths, outside_area, draw)
+    size = _count_members(numbers, len(draw))
+    constant = {n: _constant(records.load((n,)), n, numbers, len(draw)) for n in _constant_names(spec)}
+    is_communal = _find_communal(spec, constant, len(draw))
+    movable = placed & (is_communal if spec.units == "communal" else ~is_communal)
+    profiles = tuple(_profile(names, constant, size, match_size=spec.match_size) for names in spec.profiles)
+    del constant, is_communal
+    cell, number_of_cells = _risk_cells(records, spec)
     population = Population(
         household=numbers[inside],
         cell=cell[inside],
         cells=number_of_cells,
-        area=np.maximum(area, 0),
+        area=area,
         paths=paths,
-        profiles=tuple(_profile(data, names, constant, size, match_size=spec.match_size) for names in spec.profiles),
-        draw=_draw(levels, key, draw_key),
+        profiles=profiles,
+        draw=draw,
         movable=None if movable.all() else movable,
-        outside_area=row_area[outside],
+        outside_area=outside_area,
         outside_cell=cell[outside],
     )
-    del row_area  # of a hundred million persons, 400 MB
     _refuse_lonely(population, spec)
-    risk = _own_risk(data, spec, population, inside) if spec.risk else _counted_risk(population, spec)
+    risk = _own_risk(records, spec, population, inside) if spec.risk else _counted_risk(population, spec)
     return Households(
         population=population,
         risk=risk,
@@ -88,7 +94,22 @@ def read_households(data: Microdata, spec: HouseholdSwapSpec, key: Key, draw_key
     )
 
 
-def _split_persons(numbers: Int32s, row_area: Int32s) -> tuple[Flags | slice, Flags | slice]:
+class Loadable(Protocol):
+    """Records of which some attributes can be loaded."""
+
+    @property
+    def schema(self) -> Schema:
+        """The schema."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def load(self, names: Names) -> Microdata:
+        """Load some attributes."""
+        ...
+
+
+def _split_persons(numbers: Int32s, row_area: Integers) -> tuple[Flags | slice, Flags | slice]:
     """Return which persons of a known area are in a household and which are not; usually all are."""
     if numbers.min(initial=0) >= 0 and row_area.min(initial=0) >= 0:
         return slice(None), slice(0)
@@ -119,14 +140,16 @@ def _constant_names(spec: HouseholdSwapSpec) -> Names:
     return tuple(dict.fromkeys((*spec.profiles[0], *spec.carry_along, *communal)))
 
 
-def _number_households(data: Microdata, spec: HouseholdSwapSpec) -> tuple[Int32s, pa.Array]:
-    """Return the household of each row, −1 outside of any, and their numbers in the file."""
+def _number_households(records: Loadable, spec: HouseholdSwapSpec, key: Key, draw_key: bytes) -> tuple[Int32s, UInt64s]:
+    """Return the household of each row, −1 outside of any, and the draw of each household."""
     assert spec.household is not None  # noqa: S101  (resolved)
+    data = records.load((spec.household,))
     coded = data.coded(spec.household)
     absent = absent_numbers(data, spec.household)
     if not absent.any():
         is_wide = coded.codes.dtype == np.uint32
-        return coded.codes.view(np.int32) if is_wide else coded.codes.astype(np.int32), coded.levels
+        numbers = coded.codes.view(np.int32) if is_wide else coded.codes.astype(np.int32)
+        return numbers, _draw(coded.levels, key, draw_key)
     codes = np.full(len(absent), -1, dtype=np.int32)
     known = np.flatnonzero(~absent)
     codes[known] = np.arange(len(known), dtype=np.int32)
@@ -142,11 +165,15 @@ def _number_households(data: Microdata, spec: HouseholdSwapSpec) -> tuple[Int32s
             persons=len(rows),
             records=_positions(rows),
         )
-    return numbers, coded.levels.take(pa.array(known))
+    return numbers, _draw(coded.levels.take(pa.array(known)), key, draw_key)
 
 
-def _number_areas(data: Microdata, spec: HouseholdSwapSpec) -> tuple[Int32s, Int64s]:
-    """Return the bottom area of each row, −1 where a level is missing, and the code of each level by bottom area."""
+def _number_areas(data: Microdata, spec: HouseholdSwapSpec) -> tuple[Integers, Int64s]:
+    """Return the bottom area of each row, −1 where a level is missing, and the code of each level by bottom area.
+
+    Codes that name areas by themselves are returned as they are: a copy in wider integers would be 400 MB for a hundred
+    million persons.
+    """
     codes = [data.coded(name).codes for name in spec.geography]
     absent = [missing_codes(data, name) for name in spec.geography]
     unknown = np.zeros(len(data), dtype=np.bool_)
@@ -165,7 +192,7 @@ def _number_areas(data: Microdata, spec: HouseholdSwapSpec) -> tuple[Int32s, Int
         )
     paths = _nested_paths(data, spec, codes) if spec.geography_codes == "unique" and not missing else None
     if paths is not None:
-        return codes[-1].astype(np.int32), paths
+        return codes[-1], paths
     return _packed_paths(data, spec, codes, unknown)
 
 
@@ -209,28 +236,39 @@ def _straddling(data: Microdata, coarse: str, fine: str) -> SpecError:
 
 
 def _place_households(
-    spec: HouseholdSwapSpec, numbers: Int32s, row_area: Int32s, households: int
-) -> tuple[Int32s, Int32s]:
+    spec: HouseholdSwapSpec, numbers: Int32s, row_area: Integers, households: int
+) -> tuple[Integers, Int32s]:
     """Return the area of each row and household, unknown for all members if for one; refuse split households."""
-    known = row_area >= 0
-    every = bool(known.all())
-    area, differs = _first_of(numbers if every else numbers[known], row_area if every else row_area[known], households)
+    every = bool(row_area.min(initial=0) >= 0)
+    known = slice(None) if every else row_area >= 0
+    area = np.full(households, -1, dtype=np.int32)
+    differs = _find_first(numbers[known], row_area[known], area)
     if differs.any():
         raise _varies(numbers, differs, "live in more than one area", spec.geography[-1], code="household-split")
     if not every:
-        inside = ~known & (numbers >= 0)
+        inside = (row_area < 0) & (numbers >= 0)
         area[numbers[inside]] = -1
         row_area = np.where((numbers >= 0) & (area[numbers] < 0), -1, row_area).astype(np.int32)
     return row_area, area
 
 
-def _constant(data: Microdata, name: str, numbers: Int32s, households: int) -> Codes:
-    """Return the code of each household; refuse an attribute that differs between members."""
-    codes = data.coded(name).codes
-    first, differs = _first_of(numbers, codes, households)
+def _order_areas(area: Int32s, paths: Int64s, outside: Int32s, draw: UInt64s) -> Int64s:
+    """Number the areas in keyed order, in place, an unknown one as any; return the paths in that order."""
+    np.maximum(area, 0, out=area)
+    rank = Areas.of(paths, area, draw).rank
+    for numbers in (area, outside):
+        take(rank, numbers, numbers)
+    return paths[np.argsort(rank)]
+
+
+def _constant(data: Microdata, name: str, numbers: Int32s, households: int) -> Coded:
+    """Return the value of each household; refuse an attribute that differs between members."""
+    coded = data.coded(name)
+    first = np.zeros(households, dtype=coded.codes.dtype)
+    differs = _find_first(numbers, coded.codes, first)
     if differs.any():
         raise _varies(numbers, differs, f"differ in {name!r}", name, code="varies-within-household")
-    return first  # type: ignore[no-any-return]
+    return replace(coded, codes=first)
 
 
 def _varies(numbers: Int32s, differs: Flags, what: str, name: str, *, code: str) -> InputError:
@@ -245,10 +283,10 @@ def _varies(numbers: Int32s, differs: Flags, what: str, name: str, *, code: str)
     )
 
 
-def _find_communal(data: Microdata, spec: HouseholdSwapSpec, constant: dict[str, Codes], households: int) -> Flags:
+def _find_communal(spec: HouseholdSwapSpec, constant: dict[str, Coded], households: int) -> Flags:
     if spec.communal is None:
         return np.zeros(households, dtype=np.bool_)
-    texts = [*level_texts(data.coded(spec.communal).levels), ""]
+    texts = [*level_texts(constant[spec.communal].levels), ""]
     marks = np.array([text in spec.communal_values for text in texts], dtype=np.bool_)
     if not marks.any():
         raise SpecError(
@@ -257,37 +295,52 @@ def _find_communal(data: Microdata, spec: HouseholdSwapSpec, constant: dict[str,
             hint="name the values as the schema lists them",
             attribute=spec.communal,
         )
-    found: Flags = marks[constant[spec.communal]]
+    found: Flags = marks[constant[spec.communal].codes]
     return found
 
 
-def _risk_cells(data: Microdata, spec: HouseholdSwapSpec) -> tuple[Codes, int]:
+def _risk_cells(records: Loadable, spec: HouseholdSwapSpec) -> tuple[Codes, int]:
     """Return the combination of the risk variables of each person, and a number above all."""
     if not spec.risk_variables:
-        return np.zeros(len(data), dtype=np.uint8), 1
-    columns, sizes = data.coded_columns(spec.risk_variables)
-    packed, number = cells.pack(columns, sizes)
-    if number <= max(1 << 12, len(data) // 64):
+        return np.zeros(len(records), dtype=np.uint8), 1
+    packed, number = cells.pack(*records.load(spec.risk_variables).coded_columns(spec.risk_variables))
+    if number <= max(1 << 12, len(records) // 64):
         return packed, number
     ranks, number = sparse.rank_codes(packed)
     return ranks, max(number, 1)
 
 
-def _profile(data: Microdata, names: Names, constant: dict[str, Codes], size: Int32s, *, match_size: bool) -> Int64s:
+def _count_members(numbers: Int32s, households: int) -> Integers:
+    """Return the number of members of each household, in two bytes where that suffices, as nearly everywhere."""
+    size = np.zeros(households, dtype=np.uint32)
+    _add_members(numbers, size)
+    return size.astype(np.uint16) if size.max(initial=0) < 1 << 16 else size
+
+
+def _profile(names: Names, constant: dict[str, Coded], size: Integers, *, match_size: bool) -> Integers:
     """Number the combinations of a profile by household."""
-    columns: list[Codes] = [constant[name] for name in names]
-    sizes = [data.coded(name).cardinality for name in names]
+    columns: list[Any] = [constant[name].codes for name in names]
+    sizes = [constant[name].cardinality for name in names]
     if match_size:
-        columns.append(size.view(np.uint32))
+        columns.append(size)
         sizes.append(int(size.max(initial=0)) + 1)
     if not columns:
-        return np.zeros(len(size), dtype=np.int64)
+        return np.zeros(len(size), dtype=np.uint16)
     packed, number = cells.pack(columns, sizes)
     if number > len(packed):
-        return sparse.rank_codes(packed)[0].view(np.int64)
+        ranks, number = sparse.rank_codes(packed)
+        return ranks.astype(_profile_type(number))
     occurs = np.zeros(number, dtype=np.bool_)
-    occurs[packed] = True
-    return (np.cumsum(occurs) - 1)[packed]
+    mark(occurs, packed)
+    table = np.cumsum(occurs) - 1
+    profile = np.empty(len(size), dtype=_profile_type(int(table[-1]) + 1))
+    take(table, packed, profile)
+    return profile
+
+
+def _profile_type(number: int) -> type[np.integer[Any]]:
+    """Return the type for so many cells: one of two, since kernels are compiled for each."""
+    return np.uint16 if number <= 1 << 16 else np.int32
 
 
 def _draw(levels: pa.Array, key: Key, draw_key: bytes) -> UInt64s:
@@ -325,12 +378,13 @@ def _counted_risk(population: Population, spec: HouseholdSwapSpec) -> Risk:
     return Risk(required=np.full(number, depth, dtype=np.uint8), smallest=smallest)
 
 
-def _own_risk(data: Microdata, spec: HouseholdSwapSpec, population: Population, inside: Flags | slice) -> Risk:
+def _own_risk(records: Loadable, spec: HouseholdSwapSpec, population: Population, inside: Flags | slice) -> Risk:
     """Return the topmost level at which a member's own risk reaches the threshold; 1 / risk stands for its cell."""
     assert spec.threshold is not None  # noqa: S101  (the specification has checked it)
     depth, number = population.areas.depth, len(population.area)
     required, smallest = np.full(number, depth, dtype=np.uint8), np.full(number, _MOST_ODDS, dtype=np.int32)
     names = spec.risk if len(spec.risk) > 1 else spec.risk * depth
+    data = records.load(spec.risk)
     for level in range(depth - 1, -1, -1):
         numbers = to_numbers(data, names[level])
         values = numbers[inside]
@@ -359,8 +413,7 @@ def _refuse_lonely(population: Population, spec: HouseholdSwapSpec) -> None:
     if not spec.rate and not spec.risk and not (spec.k and spec.risk_variables):
         return
     movable = population.area if population.movable is None else population.area[population.movable]
-    areas = len(np.unique(movable))
-    if len(movable) > 1 and areas > 1:
+    if len(movable) and movable.min() < movable.max():
         return
     what = "one area" if len(movable) > 1 else "one household" if len(movable) else "no household"
     raise InfeasibleError(
@@ -368,7 +421,7 @@ def _refuse_lonely(population: Population, spec: HouseholdSwapSpec) -> None:
         code="single-area" if len(movable) > 1 else "single-household",
         hint="give a file with at least two households in different areas",
         households=len(movable),
-        areas=areas,
+        areas=min(len(movable), 1),
     )
 
 
@@ -380,27 +433,17 @@ def _records(rows: Rows) -> str:
     return f"records {', '.join(f'{n:,}' for n in _positions(rows))}" + (" …" if len(rows) > _SHOWN else "")
 
 
-def _first_of(numbers: Int32s, values: Any, households: int) -> tuple[Any, Flags]:
-    """Return the value of each household's first member, and whether another member's differs.
-
-    Without members, it is −1, or 0 of an unsigned type.
-    """
-    absent = -1 if values.dtype.kind == "i" else 0
-    first, seen = np.full(households, absent, dtype=values.dtype), np.zeros(households, dtype=np.bool_)
-    differs = np.zeros(households, dtype=np.bool_)
-    _find_first(numbers, values, first, seen, differs)
-    return first, differs
-
-
 @njit(cache=True, nogil=True)
-def _count_members(numbers, size):  # type: ignore[no-untyped-def]
+def _add_members(numbers, size):  # type: ignore[no-untyped-def]
     for h in numbers:
         if h >= 0:
             size[h] += 1
 
 
 @njit(cache=True, nogil=True)
-def _find_first(numbers, values, first, seen, differs):  # type: ignore[no-untyped-def]
+def _find_first(numbers, values, first):  # type: ignore[no-untyped-def]
+    """Set the value of each household to its first member's; return whether another member's differs."""
+    seen, differs = np.zeros(len(first), np.bool_), np.zeros(len(first), np.bool_)
     for i in range(len(numbers)):
         h = numbers[i]
         if h < 0:
@@ -410,6 +453,7 @@ def _find_first(numbers, values, first, seen, differs):  # type: ignore[no-untyp
             first[h] = values[i]
         elif first[h] != values[i]:
             differs[h] = True
+    return differs
 
 
 @njit(cache=True, nogil=True)

@@ -9,11 +9,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from safeswap.arrays import keyed, order
-from safeswap.arrays.types import Int64s, Rows
+from safeswap.arrays import keyed
+from safeswap.arrays.types import Int64s
 from safeswap.engines.base import Drawn, Move, Records
+from safeswap.engines.memory import MemoryRecords
 from safeswap.methods.exchange import Columns, Described, ExchangingMethod
 from safeswap.methods.household_swap.households import Households, read_households
+from safeswap.methods.household_swap.members import pair_members
 from safeswap.methods.household_swap.promises import HouseholdsStayTogether, KeptHouseholds
 from safeswap.methods.household_swap.report import describe_swap
 from safeswap.methods.household_swap.spec import HouseholdSwapSpec
@@ -128,7 +130,7 @@ class HouseholdSwap(ExchangingMethod):
     def plan(self, data: Microdata, spec: HouseholdSwapSpec) -> HouseholdPlan:
         """Return how many households are at risk and can be swapped, by trial swaps with draws that are no secret."""
         full = spec.resolve(data.schema)
-        found = read_households(data, full, _PLANNING, bytes(32))
+        found = _read_planned(data, full)
         depth = found.population.areas.depth
         rules = _rules(full, shift=PER_MILLION // 2)
         risk = _limit_risk(found, full)
@@ -163,9 +165,11 @@ class HouseholdSwap(ExchangingMethod):
         Where partners differ in size, each member takes the values of one of the partner's members, who share them.
         """
         full, found, done = self._decide(records, spec, key, replicate)
-        rows, even = _pair_members(records, found, done, key, replicate)
+        context = ("data", records.schema.name, len(records), self.name, "members", replicate)
+        rows, even = pair_members(records, found, done, key, context)
         plan = _outcome(self.name, len(records), found, done, len(rows))
-        figures = cache(lambda: describe_swap(found, full, done))
+        told = replace(found, population=found.population.without_draws())
+        figures = cache(lambda: describe_swap(told, full, done))
         later: dict[str, Any] = {name: lambda name=name: figures()[name] for name in _LATER}
         facts = Facts({**({} if even else {"unit": "records"}), **_totals(found, full, done)}, **later)
         move = Move((*full.geography, *full.carry_along), records.pair_rows(rows), directed=not even, mutual=not even)
@@ -175,9 +179,8 @@ class HouseholdSwap(ExchangingMethod):
         self, records: Records, spec: HouseholdSwapSpec, key: Key, replicate: int
     ) -> tuple[HouseholdSwapSpec, Households, Swapped]:
         full = spec.resolve(records.schema)
-        data = records.load(self.columns(records.schema, full).read)
-        context = ("data", data.schema.name, len(data), self.name)
-        found = read_households(data, full, key, keyed.derive(key.secret, *context, "order", replicate))
+        context = ("data", records.schema.name, len(records), self.name)
+        found = read_households(records, full, key, keyed.derive(key.secret, *context, "order", replicate))
         shift = int.from_bytes(keyed.derive(key.secret, *context, "rounding", replicate)[:8], "little") % PER_MILLION
         risk = _limit_risk(found, full)
         done = swap_in_rounds(found.population, _rules(full, shift=shift), risk, k=_k(full), rounds=full.rounds)
@@ -214,6 +217,10 @@ class HouseholdSwap(ExchangingMethod):
             ChangedRecords(),
             ReplaysFromAudit(),
         )
+
+
+def _read_planned(data: Microdata, spec: HouseholdSwapSpec) -> Households:
+    return read_households(MemoryRecords(data, _PLANNING), spec, _PLANNING, bytes(32))
 
 
 def _rules(spec: HouseholdSwapSpec, *, shift: int) -> Rules:
@@ -266,7 +273,7 @@ def _relaxations(
         tried.append((f"k={spec.k - 1}", spec.replace(k=spec.k - 1)))
     helpful = []
     for change, other in tried:
-        again = read_households(data, other, _PLANNING, bytes(32))
+        again = _read_planned(data, other)
         done = swap_once(again.population, _rules(other.replace(rate=0.0), shift=0), again.risk)
         helpful.append(Relaxation(change=change, feasible=_count_covered(again, again.risk, done)))
     return tuple(helpful)
@@ -285,7 +292,7 @@ def _needing_less(data: Microdata, spec: HouseholdSwapSpec) -> dict[str, float]:
         tried["the riskiest only, up to the rate"] = spec.replace(over_rate="riskiest")
     found = {}
     for change, other in tried.items():
-        again = read_households(data, other, _PLANNING, bytes(32))
+        again = _read_planned(data, other)
         done = swap_once(again.population, _rules(other.replace(rate=0.0), shift=0), _limit_risk(again, other))
         movable = max(len(again) - again.immovable - again.communal, 1)
         found[change] = int(np.count_nonzero(done.partner >= 0)) / movable
@@ -330,42 +337,3 @@ def _totals(found: Households, spec: HouseholdSwapSpec, done: Swapped) -> dict[s
         "communal_establishments": found.communal,
         "persons_outside_households": found.outside,
     }
-
-
-def _pair_members(records: Records, found: Households, done: Swapped, key: Key, replicate: int) -> tuple[Rows, bool]:
-    """Return pairs of rows, in the order of the households' draws, and whether all partners have the same size.
-
-    If not, a pair is a row and the one it takes from: every member has one, and those of a smaller household give to
-    several.
-    """
-    partner, draw = done.partner, found.population.draw
-    heads = np.flatnonzero(partner >= 0)
-    heads = heads[draw[heads] < draw[partner[heads]]]
-    heads = heads[np.argsort(draw[heads])]
-    mates = partner[heads]
-    takers, givers = np.concatenate([heads, mates]), np.concatenate([mates, heads])
-    members, starts = _members(records, found, takers, key, replicate)
-    even = bool((found.size[heads] == found.size[mates]).all())
-    if even:  # one pair for both of its members
-        takers, givers, starts, given = heads, mates, starts[: len(heads)], starts[len(heads) :]
-    else:
-        given = np.roll(starts, len(heads))
-    sizes = found.size[takers].astype(np.int64)
-    rank = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    source = np.repeat(given, sizes) + rank % np.repeat(found.size[givers].astype(np.int64), sizes)
-    return np.stack([members[np.repeat(starts, sizes) + rank], members[source]], axis=1), even
-
-
-def _members(records: Records, found: Households, households: Int64s, key: Key, replicate: int) -> tuple[Rows, Int64s]:
-    """Return the rows of some households, by household and keyed draw, and where each household begins."""
-    place = np.full(len(found) + 1, -1, dtype=np.int32)
-    place[households] = np.arange(len(households), dtype=np.int32)
-    at = place[found.numbers]
-    rows = np.flatnonzero(at >= 0)
-    context = ("data", records.schema.name, len(records), HouseholdSwap.name, "members", replicate)
-    words = records.words(rows, keyed.derive(key.secret, *context))
-    places = np.arange(len(rows), dtype=np.int64)
-    drawn = order.sort_by_draw(places, np.ascontiguousarray(words[:, 0]), lambda some: words[some])
-    by = order.sort_rows(at[rows].view(np.uint32), len(households), drawn.astype(np.uint32))[1]
-    sizes = found.size[households].astype(np.int64)
-    return rows[by], np.cumsum(sizes) - sizes

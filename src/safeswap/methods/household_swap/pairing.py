@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from safeswap.arrays.compiled import njit
-from safeswap.arrays.types import Int32s, Int64s, UInt8s, UInt64s
+from safeswap.arrays.types import Int32s, Int64s, Integers, UInt8s, UInt64s
 
 FREE, FIXED = -1, -2
 """In place of a partner: none so far; never one."""
@@ -27,6 +27,7 @@ BY_RISK, RISKY_FIRST, UNIFORM = 0, 1, 2
 """How donors are taken: in proportion to their risk, the same with risky ones first, or all alike."""
 
 _TOP_BIT = np.uint64(1 << 63)
+_LARGEST_CELL = (1 << 24) - 1  # with the 40 upper bits of a draw, the product fits 64 bits
 _STEPS_PER_CELL = 20_000_000
 
 
@@ -37,16 +38,20 @@ class Ground(NamedTuple):
     area: Int32s  # numbers in the order of the paths: an area of any level is one range of them
     levels: Int32s  # [level, area]: the area of that level; the last row is the country
     draw: UInt64s
-    priority: UInt64s  # draw × smallest cell: ascending order is a sample in proportion to 1 / cell
+    smallest: Int32s  # bottom cell of a member
     partner: Int32s
 
 
 class Profile(NamedTuple):
-    """Households sorted by cell of a similarity profile and area: ``key`` is cell × areas + area, ascending."""
+    """Households sorted by cell of a similarity profile and area: by cell × areas + area.
 
-    cell: Int64s
-    key: Int64s
+    ``starts`` has the first place of each such key; of too many keys, ``keys`` has those of the households instead.
+    """
+
+    cell: Integers
     order: Int32s
+    starts: Int32s
+    keys: Int64s
 
 
 class Reach(NamedTuple):
@@ -67,6 +72,30 @@ def may_swap(g: Ground, one: int, other: int) -> bool:
     """Return whether two households of one cell lie in different areas at the level that matters."""
     level = min(g.required[one], g.required[other], g.levels.shape[0] - 2)
     return bool(g.levels[level, g.area[one]] != g.levels[level, g.area[other]])
+
+
+@njit(cache=True, nogil=True)
+def find_key(p: Profile, key: int) -> int:
+    """Return the place of the first household whose cell and area have this key or a larger one."""
+    return p.starts[key] if len(p.starts) else np.searchsorted(p.keys, key)  # type: ignore[return-value]
+
+
+@njit(cache=True, nogil=True)
+def _priority(g, household):  # type: ignore[no-untyped-def]
+    """Return draw × smallest cell: ascending order is a sample in proportion to 1 / cell."""
+    return (g.draw[household] >> np.uint64(24)) * np.uint64(min(g.smallest[household], _LARGEST_CELL))
+
+
+@njit(cache=True, nogil=True)
+def choose(risky: Int32s, level: int, g: Ground, p: Profile) -> tuple[Int32s, UInt64s]:
+    """Return those of a required level that have no partner, and a number for each one's cell and area of the level."""
+    todo, group, number = np.empty_like(risky), np.empty(len(risky), np.uint64), 0
+    for household in risky:
+        if g.required[household] == level and g.partner[household] == FREE:
+            todo[number] = household
+            group[number] = p.cell[household] * g.levels.shape[1] + g.levels[level, g.area[household]]
+            number += 1
+    return todo[:number], group[:number]
 
 
 @njit(cache=True, nogil=True)
@@ -172,10 +201,10 @@ def _give_donors(todo, low, high, g, p, reach, taken):  # type: ignore[no-untype
     first = p.cell[todo[low]] * areas
     scope = g.levels[reach.scope, g.area[todo[low]]]
     own = g.levels[reach.level, g.area[todo[low]]]
-    begin = np.searchsorted(p.key, first + reach.scope_starts[scope])
-    end = np.searchsorted(p.key, first + reach.scope_starts[scope + 1])
-    own_begin = np.searchsorted(p.key, first + reach.level_starts[own])
-    own_end = np.searchsorted(p.key, first + reach.level_starts[own + 1])
+    begin = find_key(p, first + reach.scope_starts[scope])
+    end = find_key(p, first + reach.scope_starts[scope + 1])
+    own_begin = find_key(p, first + reach.level_starts[own])
+    own_end = find_key(p, first + reach.level_starts[own + 1])
     is_country = reach.scope == g.levels.shape[0] - 1
     if not is_country and own_begin - begin + end - own_end < reach.crowd:
         return
@@ -192,7 +221,7 @@ def _rank(g, donor, taken):  # type: ignore[no-untyped-def]
     if taken == UNIFORM:
         return g.draw[donor]
     last = taken == RISKY_FIRST and g.required[donor] >= g.levels.shape[0] - 1
-    return (g.priority[donor] >> np.uint64(1)) | (_TOP_BIT if last else np.uint64(0))
+    return (_priority(g, donor) >> np.uint64(1)) | (_TOP_BIT if last else np.uint64(0))
 
 
 @njit(cache=True, nogil=True)
@@ -250,7 +279,7 @@ def repair(left: Int32s, g: Ground, p: Profile) -> None:
             continue
         if p.cell[household] != cell:
             cell, steps = p.cell[household], 0
-        begin, end = np.searchsorted(p.key, cell * areas), np.searchsorted(p.key, (cell + 1) * areas)
+        begin, end = find_key(p, cell * areas), find_key(p, (cell + 1) * areas)
         steps += end - begin
         if steps > _STEPS_PER_CELL or _release_donor(household, g, p, begin, end):
             continue
@@ -312,21 +341,30 @@ def _find_free(but, household, g, p, begin, end):  # type: ignore[no-untyped-def
 
 
 @njit(cache=True, nogil=True)
-def sort_by_priority(starts: Int64s, order: Int32s, short: Int64s, g: Ground) -> None:
+def sort_by_priority(starts: Int32s, order: Int32s, short: Int64s, g: Ground) -> None:
     """Sort the households of each area that is short by priority, in place."""
     for a in range(len(starts) - 1):
         some = order[starts[a] : starts[a + 1]]
         if short[a] == 0 or len(some) < 2:
             continue
-        by = np.argsort(g.priority[some])
-        if (np.diff(g.priority[some][by]) == 0).any():  # the draw breaks ties, which order would not
+        priority = _priorities(g, some)
+        by = np.argsort(priority)
+        if (np.diff(priority[by]) == 0).any():  # the draw breaks ties, which order would not
             some = some[np.argsort(g.draw[some])]
-            by = np.argsort(g.priority[some], kind="mergesort")
+            by = np.argsort(_priorities(g, some), kind="mergesort")
         order[starts[a] : starts[a + 1]] = some[by]
 
 
 @njit(cache=True, nogil=True)
-def top_up(short: Int64s, scope_starts: Int64s, g: Ground, p: Profile, starts: Int64s, order: Int32s) -> None:
+def _priorities(g, households):  # type: ignore[no-untyped-def]
+    found = np.empty(len(households), np.uint64)
+    for i in range(len(households)):
+        found[i] = _priority(g, households[i])
+    return found
+
+
+@njit(cache=True, nogil=True)
+def top_up(short: Int64s, scope_starts: Int64s, g: Ground, p: Profile, starts: Int32s, order: Int32s) -> None:
     """Pair households that need not move until each area has as many swaps as it should; ``short`` says how many lack.
 
     The shortages of the areas of a scope are paired first, as risky households are; then two households of one cell
@@ -375,13 +413,11 @@ def _swap_between(one, other, head, g, p, starts, order):  # type: ignore[no-unt
         household = order[i]
         if not _need_not_move(household, g, bottom):
             continue
-        key = p.cell[household] * areas + other
-        place, best = np.searchsorted(p.key, key), -1
-        while place < len(p.key) and p.key[place] == key:
+        key, best = p.cell[household] * areas + other, -1
+        for place in range(find_key(p, key), find_key(p, key + 1)):
             donor = p.order[place]
             if _need_not_move(donor, g, bottom) and (best < 0 or _comes_first(donor, best, g)):
                 best = donor
-            place += 1
         if best >= 0:
             _join(g, household, best)
             return True
@@ -395,13 +431,12 @@ def _need_not_move(household, g, bottom):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _comes_first(one, other, g):  # type: ignore[no-untyped-def]
-    if g.priority[one] != g.priority[other]:
-        return g.priority[one] < g.priority[other]
-    return g.draw[one] < g.draw[other]
+    first, second = _priority(g, one), _priority(g, other)
+    return first < second if first != second else g.draw[one] < g.draw[other]
 
 
 @njit(cache=True, nogil=True)
-def open_pairs(short: Int64s, g: Ground, p: Profile, starts: Int64s, order: Int32s) -> None:
+def open_pairs(short: Int64s, g: Ground, p: Profile, starts: Int32s, order: Int32s) -> None:
     """Help areas that are short of two or more: two of their households join the two of a pair elsewhere.
 
     Shortages that are left after the country was searched lie in one area, which has nobody to exchange with.
@@ -418,7 +453,7 @@ def open_pairs(short: Int64s, g: Ground, p: Profile, starts: Int64s, order: Int3
             other = _find_other(household, g, p, cell * areas + area, bottom)
             if other < 0:
                 continue
-            begin, end = np.searchsorted(p.key, cell * areas), np.searchsorted(p.key, (cell + 1) * areas)
+            begin, end = find_key(p, cell * areas), find_key(p, (cell + 1) * areas)
             best = _find_pair_outside(area, g, p, begin, end)
             if best >= 0:
                 mate = g.partner[best]
@@ -430,12 +465,11 @@ def open_pairs(short: Int64s, g: Ground, p: Profile, starts: Int64s, order: Int3
 @njit(cache=True, nogil=True)
 def _find_other(household, g, p, key, bottom):  # type: ignore[no-untyped-def]
     """Return the next household of the same cell and area that need not move, or −1."""
-    best, place = -1, np.searchsorted(p.key, key)
-    while place < len(p.key) and p.key[place] == key:
+    best = -1
+    for place in range(find_key(p, key), find_key(p, key + 1)):
         found = p.order[place]
         if found != household and _need_not_move(found, g, bottom) and (best < 0 or _comes_first(found, best, g)):
             best = found
-        place += 1
     return best
 
 

@@ -11,18 +11,22 @@ from typing import Any
 
 import numpy as np
 
-from safeswap.arrays.types import Int64s
+from safeswap.arrays.compiled import njit
+from safeswap.arrays.types import Flags, Int32s, Int64s, Integers
 from safeswap.methods.household_swap.households import Households
 from safeswap.methods.household_swap.pairing import FIXED
 from safeswap.methods.household_swap.spec import HouseholdSwapSpec
-from safeswap.methods.household_swap.swapping import Swapped
+from safeswap.methods.household_swap.swapping import Population, Swapped
+
+_KEYS_PER_HOUSEHOLD = 4  # of more, households are sorted instead of counted
 
 
 def describe_swap(found: Households, spec: HouseholdSwapSpec, done: Swapped) -> dict[str, Any]:
     """Return the figures by level and profile, as plain values."""
     people, levels = found.population, found.population.areas.levels
     old, new = people.ranks, done.move(people.ranks)
-    heads = np.flatnonzero((done.partner >= 0) & (np.arange(len(old)) < done.partner))
+    heads = np.flatnonzero(done.partner >= 0)
+    heads = heads[heads < done.partner[heads]]
     crossing = {
         name: float(np.mean(levels[place, old[heads]] != levels[place, new[heads]])) if len(heads) else 0.0
         for place, name in enumerate(spec.geography)
@@ -30,16 +34,12 @@ def describe_swap(found: Households, spec: HouseholdSwapSpec, done: Swapped) -> 
     facts: dict[str, Any] = {"crossing": crossing, "by_profile": _by_profile(found, spec, done, heads)}
     before, after, true = (dict.fromkeys(spec.geography, 0) for _ in range(3))
     if spec.k and spec.risk_variables:
-        for _, was, _ in people.rarity(spec.k):
-            for place, name in enumerate(spec.geography):
-                before[name] += int(np.count_nonzero(was <= place))
-        for run, now, _ in people.rarity(spec.k, new):
-            for place, name in enumerate(spec.geography):
-                rare = people.household[run][now <= place]
-                after[name] += len(rare)
-                true[name] += int(np.count_nonzero(levels[place, old[rare]] == levels[place, new[rare]]))
+        known = done.risk.rare
+        was = people.count_rare(spec.k, old)[0] if known is None else np.cumsum(known)
+        for name, *counts in zip(spec.geography, was.tolist(), *people.count_rare(spec.k, new), strict=False):
+            before[name], after[name], true[name] = map(int, counts)
     facts |= {"rare_before": before, "rare_after": after, "rare_and_true": true}
-    facts["undoing"] = undoing_chance(found, done)
+    facts["undoing"] = undoing_chance(people, done, new)
     facts["misplaced"] = dict(zip(spec.geography, people.misplaced(new), strict=True))
     facts["by_level"] = [
         {
@@ -66,28 +66,25 @@ def _by_profile(found: Households, spec: HouseholdSwapSpec, done: Swapped, heads
     return counts
 
 
-def undoing_chance(found: Households, done: Swapped) -> dict[str, float | None]:
+def undoing_chance(people: Population, done: Swapped, new: Int32s) -> dict[str, float | None]:
     """Return how often an intruder who knows all but the key names the true area of a household moved for its risk.
 
     The intruder sees the swapped file and knows the rules: partners agree in the loosest profile, live in another area
     at the level that had to be left, and are sought in the next wider area first. For a household with a partner at
     risk, every household at risk of its cell in the narrowest such scope is a candidate, and the area in which most of
     them are shown is the guess; ``intruder`` is the mean chance that the true one is drawn from the candidates.
-    ``baseline`` is that of naming an area at random among all households of the cell.
+    ``baseline`` is that of naming an area at random among all households of the cell. ``new`` are the areas shown.
     """
-    people, areas = found.population, found.population.areas
-    old, new, number = people.ranks, done.move(people.ranks), areas.levels.shape[1]
-    risky = np.flatnonzero((done.required < areas.depth) & (done.partner >= 0))
-    if not len(risky):
+    cell, areas, number = people.profiles[-1], people.areas, people.areas.levels.shape[1]
+    is_risky = (done.required < areas.depth) & (done.partner >= 0)
+    if not is_risky.any():
         return {"intruder": None, "baseline": None}
-    keys = people.profiles[-1] * number
-    first, shown, true = keys[risky], new[risky], old[risky]
-    keys += new
+    first, shown, true = cell[is_risky] * np.int64(number), new[is_risky], people.ranks[is_risky]
 
-    def share(candidates: Int64s, scopes: Iterable[int]) -> float:
-        below = _count_below(candidates)
+    def share(candidates: Flags, scopes: Iterable[int]) -> float:
+        below = _count_below(cell, new, candidates, number)
 
-        def count(begin: Any, end: Any) -> Int64s:  # an area of any level is a range of areas
+        def count(begin: Any, end: Any) -> Integers:  # an area of any level is a range of areas
             return below(first + end) - below(first + begin)
 
         total = count(0, number)
@@ -97,19 +94,27 @@ def undoing_chance(found: Households, done: Swapped) -> dict[str, float | None]:
         return float((count(true, true + 1) / np.maximum(total - count(shown, shown + 1), 1)).mean())
 
     widest_first = range(areas.depth)  # so that the narrowest one counts
-    return {"intruder": share(keys[risky], widest_first), "baseline": share(keys[done.partner != FIXED], ())}
+    return {"intruder": share(is_risky, widest_first), "baseline": share(done.partner != FIXED, ())}
 
 
-def _count_below(keys: Int64s) -> Callable[[Any], Int64s]:
-    """Return a function that counts the keys, which are not negative, below each of some numbers.
+def _count_below(cell: Integers, area: Int32s, counted: Flags, areas: int) -> Callable[[Any], Integers]:
+    """Return a function that counts the households whose cell × areas + area is below each of some numbers.
 
-    >>> _count_below(np.array([3, 1, 3]))(np.array([0, 2, 3, 9])).tolist()
+    >>> cell, area = np.array([1, 0, 1, 0], np.uint16), np.array([1, 1, 1, 0], np.int32)
+    >>> _count_below(cell, area, np.array([True, True, True, False]), 2)(np.array([0, 2, 3, 9])).tolist()
     [0, 1, 1, 3]
     """
-    most = int(keys.max(initial=0))
-    if most > 4 * len(keys):
-        ordered = np.sort(keys)
+    above = (int(cell.max(initial=0)) + 1) * areas
+    if above > _KEYS_PER_HOUSEHOLD * len(cell):
+        ordered = np.sort(cell[counted] * np.int64(areas) + area[counted])
         return lambda numbers: np.searchsorted(ordered, numbers)
-    sums = np.zeros(most + 2, dtype=np.int64)
-    np.cumsum(np.bincount(keys, minlength=most + 1), out=sums[1:])
-    return lambda numbers: sums[np.minimum(numbers, most + 1)]
+    sums = np.zeros(above + 1, dtype=np.int32)
+    _count_keys(cell, area, counted, areas, sums)
+    np.cumsum(sums, out=sums)
+    return lambda numbers: sums[np.minimum(numbers, above)]
+
+
+@njit(cache=True, nogil=True)
+def _count_keys(cell, area, counted, areas, counts):  # type: ignore[no-untyped-def]
+    for i in range(len(cell)):
+        counts[cell[i] * areas + area[i] + 1] += counted[i]

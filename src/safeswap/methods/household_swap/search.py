@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from safeswap.arrays.compiled import njit
 from safeswap.arrays.types import Flags, Int32s, Int64s
-from safeswap.methods.household_swap.pairing import FIXED, FREE, Ground, Profile
+from safeswap.methods.household_swap.pairing import FIXED, FREE, Ground, Profile, find_key
 
 SMALL_CELL = 64
 """Cells of up to so many households are searched whole."""
@@ -30,8 +30,8 @@ def cover_rest(left: Int32s, ground: Ground, profile: Profile) -> bool:
     """Cover as many of the households left over as any pairing can; return whether every cell could be searched."""
     proved = True
     areas = ground.levels.shape[1]
-    for cell in np.unique(profile.cell[left]):
-        begin, end = np.searchsorted(profile.key, [cell * areas, (cell + 1) * areas])
+    for cell in np.unique(profile.cell[left]).tolist():
+        begin, end = (find_key(profile, key) for key in (cell * areas, (cell + 1) * areas))
         members = profile.order[begin:end]
         members = members[ground.partner[members] != FIXED]
         members = members[np.argsort(ground.draw[members])]

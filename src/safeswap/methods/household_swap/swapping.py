@@ -10,13 +10,14 @@ import numpy as np
 
 from safeswap.arrays import cells, order, sparse
 from safeswap.arrays.compiled import njit
-from safeswap.arrays.types import Codes, Flags, Int32s, Int64s, UInt8s, UInt64s
+from safeswap.arrays.integer_codes import take
+from safeswap.arrays.types import Codes, Flags, Int32s, Int64s, Integers, UInt8s, UInt64s
 from safeswap.methods.household_swap import pairing, search
 from safeswap.methods.household_swap.pairing import FIXED, FREE, Ground, Profile, Reach
 
 PER_MILLION = 1_000_000
-_LARGEST_CELL = (1 << 24) - 1  # with the 40 upper bits of a draw, the product fits 64 bits
 _DENSE = 1 << 24
+_FEW_KEYS = 1 << 20
 _NO_CELL = np.iinfo(np.int32).max
 _RUN = 1 << 17  # persons looked up at a time
 
@@ -71,7 +72,7 @@ class Population:
     cells: int
     area: Int32s  # of each household: row of ``paths``
     paths: Int64s  # by bottom area: its code at each level
-    profiles: tuple[Int64s, ...]  # by household: cell number, strict to loose
+    profiles: tuple[Integers, ...]  # by household: cell number, strict to loose
     draw: UInt64s  # by household, distinct
     movable: Flags | None = None
     outside_area: Int32s = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
@@ -84,8 +85,18 @@ class Population:
 
     @cached_property
     def ranks(self) -> Int32s:
-        """The rank of the area of each household."""
-        return self.areas.rank[self.area]
+        """The rank of the area of each household: its area, if these are in keyed order."""
+        if (np.diff(self.areas.rank) == 1).all():
+            return self.area
+        ranks = np.empty_like(self.area)
+        take(self.areas.rank, self.area, ranks)
+        return ranks
+
+    def without_draws(self) -> Population:
+        """Return the population as far as counts need it: areas are in keyed order already."""
+        told = replace(self, draw=np.zeros(0, dtype=np.uint64))
+        vars(told).update(areas=self.areas, ranks=self.ranks)
+        return told
 
     def rarity(self, k: int, ranks: Int32s | None = None) -> Iterator[tuple[slice, UInt8s, Int32s]]:
         """Yield runs of persons with each one's topmost level with fewer than k of its cell, and its bottom count.
@@ -133,13 +144,23 @@ class Population:
             _look_up(ranks, self.household[run], self.cell[run], table, upper, where, k, *some)
             yield run, *some
 
+    def count_rare(self, k: int, ranks: Int32s) -> tuple[Int64s, Int64s]:
+        """Count the persons with fewer than k of their cell by level, and those of them in their true area.
+
+        ``ranks`` are the areas in which the households are shown.
+        """
+        rare, true = np.zeros((2, self.areas.depth), dtype=np.int64)
+        for run, topmost, _ in self.rarity(k, ranks):
+            _tally(self.household[run], topmost, self.ranks, ranks, self.areas.levels, rare, true)
+        return rare, true
+
     def _add_areas(self, table: Int32s) -> list[Int32s]:
         """Return the sums of a table of bottom areas by area of each level, the top one first."""
-        levels, sums = self.areas.levels, [table]
+        levels, starts, sums = self.areas.levels, self.areas.starts, [table]
         for level in range(self.areas.depth - 2, -1, -1):
-            starts = self.areas.starts[level][:-1]
-            inner = starts if len(sums) == 1 else levels[level + 1][starts]
-            sums.insert(0, np.add.reduceat(sums[0], inner, axis=0))
+            above = np.zeros((len(starts[level]) - 1, self.cells), dtype=np.int32)
+            _add_up(sums[0], levels[level][starts[level + 1][:-1]], above)
+            sums.insert(0, above)
         return sums
 
     def misplaced(self, ranks: Int32s) -> list[float]:
@@ -147,13 +168,13 @@ class Population:
 
         ``ranks`` are the areas of the households in the table to be restored from.
         """
-        persons = np.flatnonzero((self.ranks != ranks)[self.household])
-        household, cell, number = self.household[persons], self.cell[persons], max(len(self.cell), 1)
+        number = max(len(self.cell), 1)
         if self._fits_table:
             table = np.zeros((self.areas.levels.shape[1], self.cells), dtype=np.int32)
-            _count(ranks, household, cell, 1, table)
-            _count(self.ranks, household, cell, -1, table)
+            _count_moved(self.ranks, ranks, self.household, self.cell, table)
             return [float(np.abs(sums, out=sums).sum() / 2 / number) for sums in self._add_areas(table)]
+        persons = np.flatnonzero((self.ranks != ranks)[self.household])
+        household, cell = self.household[persons], self.cell[persons]
         shares = []
         for areas in self.areas.levels[:-1]:
             sizes = [int(areas.max(initial=0)) + 1, self.cells]
@@ -171,15 +192,17 @@ class Risk:
 
     required: UInt8s
     smallest: Int32s
+    rare: Int64s | None = None  # if it is from counts: persons by the topmost level at which they are rare
 
     @classmethod
     def of(cls, population: Population, k: int) -> Risk:
         """Count the cells of the risk variables at every level."""
         required = np.full(len(population.area), population.areas.depth, dtype=np.uint8)
         smallest = np.full(len(population.area), _NO_CELL, dtype=np.int32)
+        rare = np.zeros(population.areas.depth + 1, dtype=np.int64)
         for run, topmost, count in population.rarity(k):
-            _fold(population.household[run], topmost, count, required, smallest)
-        return cls(required=required, smallest=smallest)
+            _fold(population.household[run], topmost, count, required, smallest, rare)
+        return cls(required=required, smallest=smallest, rare=rare)
 
     def riskiest(self, number: int, draw: UInt64s, depth: int) -> Risk:
         """Return the risk with only so many households required to move: topmost level, then smallest cell first."""
@@ -228,13 +251,14 @@ def swap_in_rounds(population: Population, rules: Rules, risk: Risk, *, k: int, 
 
     With ``k`` 0 the risk is not from counts, and one round is all.
     """
-    board, added = _Board(population, risk), []
+    board, added = _Board(population), []
     done = _swap(board, rules, risk)
     for _ in range(rounds - 1 if k else 0):
         more = find_exposed(population, done, done.required, k)
         added.append(int(np.count_nonzero(more != done.required)))
         if not added[-1]:
             break
+        del done  # of a hundred million persons, 220 MB
         done = _swap(board, rules, replace(risk, required=more))
     return replace(done, risk=risk, added=tuple(added))
 
@@ -249,16 +273,14 @@ def find_exposed(population: Population, done: Swapped, required: UInt8s, k: int
 
 def swap_once(population: Population, rules: Rules, risk: Risk) -> Swapped:
     """Pair the households required to move, strict profile first, then top up to the rate."""
-    return _swap(_Board(population, risk), rules, risk)
+    return _swap(_Board(population), rules, risk)
 
 
 class _Board:
     """What all rounds have in common: households in the orders in which kernels look for partners."""
 
-    def __init__(self, population: Population, risk: Risk) -> None:
+    def __init__(self, population: Population) -> None:
         self.population, self.areas = population, population.areas
-        self.priority = np.empty_like(population.draw)
-        _set_priority(population.draw, risk.smallest, self.priority)
         self.number = population.areas.levels.shape[1]
         self._sorted: dict[int, Profile] = {}  # `cache` would keep the board itself alive
 
@@ -268,19 +290,19 @@ class _Board:
             self._sorted[place] = self._sort(self.population.profiles[place])
         return self._sorted[place]
 
-    def _sort(self, cell: Int64s) -> Profile:
-        key = cell * self.number
-        key += self.population.ranks
-        ordered, rows = order.sort_rows(key.view(np.uint64), int(key.max(initial=0)) + 1)
-        return Profile(cell=cell, key=ordered.view(np.int64), order=rows.view(np.int32))
+    def _sort(self, cell: Integers) -> Profile:
+        number = (int(cell.max(initial=0)) + 1) * self.number
+        if number <= max(_FEW_KEYS, len(cell)):
+            starts, rows = _group(cell * np.int32(self.number) + self.population.ranks, number)
+            return Profile(cell=cell, order=rows, starts=starts, keys=np.zeros(0, dtype=np.int64))
+        keys = cell * np.int64(self.number) + self.population.ranks
+        ordered, places = order.sort_rows(keys.view(np.uint64), number)
+        none = np.zeros(0, dtype=np.int32)
+        return Profile(cell=cell, order=places.view(np.int32), starts=none, keys=ordered.view(np.int64))
 
-    @cached_property
-    def by_area(self) -> tuple[Int64s, Int32s]:
-        """The first place of each area, and the households by area; kernels may reorder those of one area."""
-        ranks = self.population.ranks
-        starts = np.zeros(self.number + 1, dtype=np.int64)
-        np.cumsum(count_in_areas(ranks, np.zeros_like(ranks), 0, self.number), out=starts[1:])
-        return starts, order.sort_rows(ranks.view(np.uint32), self.number)[1].view(np.int32)
+    def group_by_area(self) -> tuple[Int32s, Int32s]:
+        """Return the first place of each area, and the households by area; kernels may reorder those of one area."""
+        return _group(self.population.ranks, self.number)  # type: ignore[no-any-return]
 
 
 def _swap(board: _Board, rules: Rules, risk: Risk) -> Swapped:
@@ -293,11 +315,12 @@ def _swap(board: _Board, rules: Rules, risk: Risk) -> Swapped:
         area=population.ranks,
         levels=areas.levels,
         draw=population.draw,
-        priority=board.priority,
+        smallest=risk.smallest,
         partner=partner,
     )
-    risky = np.flatnonzero((risk.required < areas.depth) & (partner == FREE)).astype(np.int32)
-    risky = risky[np.argsort(population.draw[risky], kind="stable")]
+    alone = np.flatnonzero((risk.required < areas.depth) & (partner == FREE))
+    draw = population.draw[alone]  # distinct
+    risky = order.sort_by_draw(alone, draw, lambda _: np.stack([draw, draw], axis=1)).astype(np.int32)
     proved = True
     for place in range(len(population.profiles)):
         if not (partner[risky] == FREE).any():
@@ -310,11 +333,10 @@ def _swap(board: _Board, rules: Rules, risk: Risk) -> Swapped:
 def _pair_profile(risky: Int32s, ground: Ground, profile: Profile, areas: Areas, rules: Rules) -> bool:
     """Pair level by level, nearest first; repair what is left; return whether the optimum of the profile is proved."""
     for level in range(areas.depth):
-        todo = risky[(ground.required[risky] == level) & (ground.partner[risky] == FREE)]
+        todo, group = pairing.choose(risky, level, ground, profile)
         if not len(todo):
             continue
-        group = profile.cell[todo] * ground.levels.shape[1] + ground.levels[level][ground.area[todo]]
-        todo = todo[np.argsort(group, kind="stable")]
+        todo = todo[order.sort_rows(group, int(group.max()) + 1)[1]]
         for reach in _reaches(level, areas, rules):
             if not len(todo):
                 break
@@ -367,7 +389,7 @@ def _top_up(ground: Ground, board: _Board, rules: Rules) -> tuple[int, int]:
     left = max(0, int(targets.sum()) - int(swapped.sum()))
     if rules.is_limit and short.sum() > left:  # some areas had more swaps for risk than their share
         short = np.diff(np.r_[0, np.cumsum(short) * left // short.sum()])
-    starts, by_area = board.by_area
+    starts, by_area = board.group_by_area()
     pairing.sort_by_priority(starts, by_area, short, ground)
     if short.sum() > 1:
         used = []
@@ -406,6 +428,22 @@ def _count(area, household, cell, step, table):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
+def _count_moved(old, new, household, cell, table):  # type: ignore[no-untyped-def]
+    for i in range(len(household)):
+        before, after = old[household[i]], new[household[i]]
+        if before != after:
+            table[before, cell[i]] -= 1
+            table[after, cell[i]] += 1
+
+
+@njit(cache=True, nogil=True)
+def _add_up(table, parent, above):  # type: ignore[no-untyped-def]
+    for area in range(len(table)):
+        for cell in range(table.shape[1]):
+            above[parent[area], cell] += table[area, cell]
+
+
+@njit(cache=True, nogil=True)
 def _look_up(area, household, cell, table, upper, where, k, found, counts):  # type: ignore[no-untyped-def]
     for i in range(len(household)):
         here = area[household[i]]
@@ -419,9 +457,18 @@ def _look_up(area, household, cell, table, upper, where, k, found, counts):  # t
 
 
 @njit(cache=True, nogil=True)
-def _set_priority(draw, smallest, priority):  # type: ignore[no-untyped-def]
-    for h in range(len(draw)):
-        priority[h] = (draw[h] >> np.uint64(24)) * np.uint64(min(smallest[h], _LARGEST_CELL))
+def _group(keys, number):  # type: ignore[no-untyped-def]
+    """Return the first place of each key, and the end, and the households sorted by key."""
+    starts = np.zeros(number + 2, np.int32)
+    for key in keys:
+        starts[key + 2] += 1
+    for key in range(number):
+        starts[key + 2] += starts[key + 1]
+    households = np.empty(len(keys), np.int32)
+    for h in range(len(keys)):  # the place after this key is the end of the key before, until all are placed
+        households[starts[keys[h] + 1]] = h
+        starts[keys[h] + 1] += 1
+    return starts[: number + 1], households
 
 
 @njit(cache=True, nogil=True)
@@ -437,9 +484,19 @@ def _count_partnered(area, partner, least, counts):  # type: ignore[no-untyped-d
 
 
 @njit(cache=True, nogil=True)
-def _fold(household, topmost, count, required, smallest):  # type: ignore[no-untyped-def]
+def _tally(household, topmost, old, new, levels, rare, true):  # type: ignore[no-untyped-def]
     for i in range(len(household)):
         h = household[i]
+        for level in range(topmost[i], len(rare)):  # rare at a level: rare at every one below it
+            rare[level] += 1
+            true[level] += levels[level, old[h]] == levels[level, new[h]]
+
+
+@njit(cache=True, nogil=True)
+def _fold(household, topmost, count, required, smallest, rare):  # type: ignore[no-untyped-def]
+    for i in range(len(household)):
+        h = household[i]
+        rare[topmost[i]] += 1
         required[h] = min(required[h], topmost[i])
         smallest[h] = min(smallest[h], count[i])
 
