@@ -535,3 +535,16 @@ def test_a_synthetic_population_nests_and_is_the_same_each_time(persons_wanted: 
         assert pairs == len(table[fine].unique())
     for name in ("AREA", "HSIZE", "HTYPE", "TENURE", "WEIGHT"):
         assert table.group_by(["HID", name]).aggregate([]).num_rows == len(table["HID"].unique())
+
+
+@pytest.mark.parametrize("match_size", [True, False])
+def test_wide_numbers_of_large_files_give_the_same_records(match_size: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, spec = example()
+    spec = spec.replace(match_size=match_size)
+    narrow = ss.mask(data, spec, key=KEY)
+    counted = households._count_members
+    monkeypatch.setattr(households, "_profile_type", lambda _: np.int32)
+    monkeypatch.setattr(households, "_count_members", lambda *given: counted(*given).astype(np.uint32))
+    wide = ss.mask(Microdata(data.table, data.schema), spec, key=KEY)
+    assert wide.data.table.equals(narrow.data.table)
+    assert not wide.data.table.equals(data.table)
