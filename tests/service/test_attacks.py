@@ -11,6 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from fastapi.concurrency import run_in_threadpool
 from sqlalchemy import delete, select, update
 from tests.service.at_work import Case, do_jobs, masking_of, project_with_data, survey
 from tests.service.serving import Running, running
@@ -19,8 +20,9 @@ from safeswap.service import state
 from safeswap.service.app import create_app
 from safeswap.service.http.wire import write_cursor
 from safeswap.service.keeping import store
-from safeswap.service.keeping.store import free_projects
+from safeswap.service.keeping.store import delete_project, free_projects
 from safeswap.service.keeping.tables import jobs, projects
+from safeswap.service.routes import data as data_routes
 from safeswap.service.settings import Limits
 
 API = "/api/v1"
@@ -65,6 +67,23 @@ def test_a_file_whose_project_was_deleted_while_it_was_sent_is_not_kept(here):
     assert sent.status_code in {404, 409}
     assert state_of(here, project) == "deleted"
     assert not [path for path in (here.service.store.root / "projects" / project).rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("is_made_again", [False, True])
+def test_a_file_whose_project_is_deleted_before_it_is_written_is_not_kept(here, monkeypatch, is_made_again):
+    project, ana, write = here.add_project("ana"), here.client("ana"), data_routes._write_upload
+
+    async def late(request, access, stored):
+        await run_in_threadpool(delete_project, here.service.database, here.service.store, project)
+        if is_made_again:  # by a request that comes a moment later
+            here.service.store.uploads(project)
+        await write(request, access, stored)
+
+    monkeypatch.setattr(data_routes, "_write_upload", late)
+    sent = ana.put(f"{API}/projects/{project}/data", params={"name": "survey.csv"}, content=survey())
+    assert (sent.status_code, sent.json()["code"]) == (404, "not-found")
+    assert state_of(here, project) == "deleted"
+    assert not (here.service.store.root / "projects" / project).exists()
 
 
 def test_a_job_that_reads_for_a_deleted_project_does_not_bring_it_back(here):

@@ -267,15 +267,30 @@ def _discard_upload(access: ProjectAccess, stored: Path) -> None:
         )
 
 
+def _require_kept(access: ProjectAccess) -> None:
+    """Refuse the file of a project that was deleted meanwhile, and erase the folder that was made for it again."""
+    with access.service.database.read() as connection:
+        state = connection.scalar(select(projects.c.state).where(projects.c.id == access.id))
+    if state == "deleted":
+        access.service.store.delete(access.id)
+        raise NotFound("there is no such project", hint="see GET /projects")
+
+
 async def receive_upload(
     request: Request, access: ProjectAccess, discard: Callable[[ProjectAccess, Path], object] = _discard_upload
 ) -> str:
-    """Stream the body of a request to a file, up to the maximum size, and return the name of the upload."""
+    """Stream the body of a request to a file, up to the maximum size, and return the name of the upload.
+
+    Nothing is kept of a file whose project is deleted meanwhile.
+    """
     stored = access.service.store.uploads(access.id) / new_id()
     try:
         await _write_upload(request, access, stored)
+        await run_in_threadpool(_require_kept, access)
     except BaseException as error:
         await run_in_threadpool(discard, access, stored)
+        if isinstance(error, FileNotFoundError):  # the folder went with its project
+            await run_in_threadpool(_require_kept, access)
         if not isinstance(error, OSError) or error.errno not in _FULL:
             raise
         raise OutputError(
