@@ -27,9 +27,12 @@ def rehearse() -> None:
     survey = datasets.household_survey()
     for method in registry.methods().values():
         method.spec_type.model_json_schema()
-    risky = {"method": "household_swap", "risk_variables": ["sex", "education"], "k": 3, "rate": 0.02}
-    for more in ({}, {"similar": [["tenure"]]}):
-        plan(survey, {**risky, **more})
+    # One attribute, few and many together: numbers of other sizes are other kernels.
+    several = ["relationship", "sex", "education", "labour_status"]
+    for rare in (["relationship"], ["sex"], ["education"], ["occupation"], several[:2], several[1:3], several):
+        risky = {"method": "household_swap", "risk_variables": rare, "k": 3, "rate": 0.02}
+        for more in ({}, {"similar": [["tenure"]]}, {"over_rate": "riskiest"}):
+            plan(survey, {**risky, **more})
     scenario = Scenario(name="rehearsal", keys=("region", "sex", "education"))
     steps = (
         {"method": "suppress", "keys": list(scenario.keys or ())},
