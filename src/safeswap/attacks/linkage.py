@@ -121,7 +121,7 @@ class FellegiSunter:
     """Link by match weights: the best weight names the record. A difference in one key need not spoil a link.
 
     The worst case: the intruder has the true keys of everyone, and weights counted over the true pairs, which nobody
-    but the agency has. On a small file such weights fit by chance: up to half a per cent is no advantage.
+    but the agency has. On a small file such weights fit by chance: a tiny advantage need not be one.
     """
 
     name: ClassVar[str] = "fellegi_sunter"

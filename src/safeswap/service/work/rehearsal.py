@@ -10,8 +10,11 @@ import os
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+
+from safeswap.service.http import logs
 
 _PAUSE = 0.2  # seconds between two looks at the other process
 
@@ -66,9 +69,13 @@ def _rehearse_twice(stopping: threading.Event, server_is_up: Callable[[], bool])
             return
     if alone.returncode == 0:
         rehearse()
+    else:
+        logs.event("rehearsal-failed", code=alone.returncode)
 
 
 if __name__ == "__main__":
     with suppress(OSError, AttributeError):
         os.nice(10)
+    # Without a cache nothing is gained: it fails, and the server does not compile all this beside its requests.
+    warnings.filterwarnings("error", message="compiled code cannot be cached")
     rehearse()

@@ -49,7 +49,7 @@ function markSteps(project) {
   if (now) bar.scrollLeft = now.offsetLeft - bar.offsetLeft - (bar.clientWidth - now.offsetWidth) / 2;  // on a phone the bar scrolls
 }
 
-// Tick the steps in which something was made of the present data. Asked for when the page is there: nobody waits for it.
+// Tick the steps in which something was made of the present data, and the last once a release was approved. Asked for when the page is there: nobody waits for it.
 async function markDone(project, settings) {
   // Who leaves the page before the answer is there needs none.
   const newest = (path) => call("GET", at(path)).then(({ value }) => value.items, () => []);
