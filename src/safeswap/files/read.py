@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from safeswap.errors import InputError, SpecError
 from safeswap.files.columns import normalise_table
@@ -17,24 +17,13 @@ from safeswap.files.schema_file import read_schema
 from safeswap.files.sources import DEFAULT_LIMITS, Limits, existing_file, format_of
 from safeswap.model.checked import check_types
 from safeswap.model.microdata import Microdata
+from safeswap.model.options import ReadingOptions
 from safeswap.model.schema import Kind, Schema, require_household
 from safeswap.model.two_files import divide_schema, merge_files
 
 
 @check_types
-def read(
-    source: Any,
-    *,
-    schema: Schema | str | os.PathLike[str] | None = None,
-    identifier: str | None = None,
-    kinds: Mapping[str, Kind | str] | None = None,
-    delimiter: str | None = None,
-    encoding: str | None = None,
-    quote: str | None = None,
-    missing: Sequence[str] = (),
-    name: str | None = None,
-    limits: Limits = DEFAULT_LIMITS,
-) -> Microdata:
+def read(source: Any, **options: Unpack[ReadingOptions]) -> Microdata:
     """Read microdata from a file or a dataframe.
 
     ``source`` is a path (CSV and other delimited text, also gzip; Parquet; Arrow or Feather; Stata; SPSS; SAS) or a
@@ -52,6 +41,7 @@ def read(
     >>> data
     <Microdata 'toy': 2 records × 2 attributes: id, Sex>
     """
+    limits = options["limits"] or DEFAULT_LIMITS
     path = None if is_frame(source) else existing_file(source)
     if path is None:
         from safeswap.files.frames import from_frame
@@ -59,20 +49,21 @@ def read(
         loaded, file, stem = Loaded(table=from_frame(source)), "", ""
         limits.check(file="", columns=loaded.table.num_columns)
     else:
-        loaded = _load(path, limits, TextOptions(delimiter=delimiter, quote=quote, encoding=encoding))
+        loaded = _load(path, limits, _text_options(options))
         file, stem = str(path), path.name.split(".", 1)[0] or path.name
     table = normalise_table(loaded.table, file=file)
     if table.num_rows == 0:
         raise InputError("there are no records", code="no-records", hint="give data too", file=file)
     limits.check(file=file, records=table.num_rows)
+    schema, name = options["schema"], options["name"]
     known = read_schema(schema) if isinstance(schema, (str, os.PathLike)) else schema
     described_as = resolve_schema(
         table,
         schema=known,
         stated=loaded.attributes,
-        identifier=identifier,
-        kinds=kinds or {},
-        missing=missing,
+        identifier=options["identifier"],
+        kinds=options["kinds"] or {},
+        missing=options["missing"],
         name=stem if name is None else name,
         file=file,
     )
@@ -121,6 +112,10 @@ def read_joined(
 def is_frame(source: object) -> bool:
     """Return whether this is a dataframe rather than a path."""
     return not isinstance(source, (str, bytes)) and not hasattr(source, "__fspath__")
+
+
+def _text_options(options: ReadingOptions) -> TextOptions:
+    return TextOptions(delimiter=options["delimiter"], quote=options["quote"], encoding=options["encoding"])
 
 
 def _load(path: Path, limits: Limits, stated: TextOptions) -> Loaded:

@@ -2,6 +2,9 @@
 
 One decorator does it for every public function, so that a wrong type raises a :class:`SpecError` with the name of the
 argument, never an error from deep inside the program. Messages name types, not values.
+
+A function with many keywords declares them in a ``TypedDict``, as ``**options: Unpack[Options]``: each with its type and
+its :class:`Default`. It is called, and shown by ``help``, as if each stood in its signature.
 """
 
 from __future__ import annotations
@@ -9,9 +12,11 @@ from __future__ import annotations
 import builtins
 import inspect
 import os
+import sys
 from collections import abc
 from collections.abc import Callable, Mapping
-from functools import wraps
+from dataclasses import dataclass
+from functools import cache, wraps
 from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
@@ -43,6 +48,46 @@ class _MisfitError(Exception):
     """The value is not of the type."""
 
 
+@dataclass(frozen=True)
+class Default:
+    """The value of a keyword that is left out: ``title: Annotated[str, Default("")]``."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class Keyword:
+    """A keyword that a ``TypedDict`` declares: its type, and its value if it is left out."""
+
+    hint: Any
+    default: Any
+
+
+@cache
+def list_keywords(options: type) -> dict[str, Keyword]:
+    """Return the keywords that a ``TypedDict`` declares.
+
+    >>> from typing import TypedDict
+    >>> class Options(TypedDict, total=False):
+    ...     title: Annotated[str, Default("")]
+    >>> list_keywords(Options)
+    {'title': Keyword(hint=<class 'str'>, default='')}
+    """
+    found = {}
+    for name, annotation in options.__annotations__.items():
+        text, module = getattr(annotation, "__forward_arg__", annotation), getattr(annotation, "__forward_module__", None)
+        hint = _evaluate(text, vars(sys.modules[module or options.__module__]))
+        inner, *more = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+        found[name] = Keyword(inner, next((each.value for each in more if isinstance(each, Default)), None))
+    return found
+
+
+def stated(options: Mapping[str, Any], declared: type) -> dict[str, Any]:
+    """Return those of the options that a ``TypedDict`` declares and that differ from its defaults."""
+    known = list_keywords(declared)
+    return {name: value for name, value in options.items() if name in known and value is not known[name].default}
+
+
 def check_types(function: Callable[P, T]) -> Callable[P, T]:
     """Wrap a function so that it refuses arguments of a type other than its signature states.
 
@@ -61,8 +106,11 @@ def check_types(function: Callable[P, T]) -> Callable[P, T]:
     hints: dict[str, Any] = {}
     positional: list[str] = []
     rest: list[str] = []
+    keywords = _unpacked_keywords(function)
+    defaults = {name: each.default for name, each in keywords.items()}
 
     def read_signature() -> None:
+        hints.update({name: each.hint for name, each in keywords.items()})
         for name, parameter in inspect.signature(function).parameters.items():
             hints[name] = _resolve_annotation(parameter.annotation, function)
             if parameter.kind is parameter.VAR_POSITIONAL:
@@ -77,10 +125,46 @@ def check_types(function: Callable[P, T]) -> Callable[P, T]:
         names = positional + rest * max(0, len(args) - len(positional))
         given = [_check_argument(function, name, value, hints[name]) for name, value in zip(names, args, strict=False)]
         given += args[len(given) :]  # surplus arguments: Python raises its own error
+        if keywords:
+            _refuse_unknown(function, kwargs, hints)
         named = {name: _check_argument(function, name, value, hints.get(name, Any)) for name, value in kwargs.items()}
-        return function(*given, **named)
+        return function(*given, **{**defaults, **named})
 
+    if keywords:
+        vars(wrapper)["__signature__"] = _spell_out(function, keywords)
     return wrapper
+
+
+def _unpacked_keywords(function: Callable[..., Any]) -> dict[str, Keyword]:
+    """Return the keywords that the function declares as ``**options: Unpack[…]``."""
+    if not function.__code__.co_flags & inspect.CO_VARKEYWORDS:  # most functions: no signature is read for them
+        return {}
+    *_, last = inspect.signature(function).parameters.values()
+    text = last.annotation if isinstance(last.annotation, str) else ""
+    if not text.startswith("Unpack["):
+        return {}
+    return list_keywords(_evaluate(text.removeprefix("Unpack[").removesuffix("]"), function.__globals__))
+
+
+def _spell_out(function: Callable[..., Any], keywords: Mapping[str, Keyword]) -> inspect.Signature:
+    """Return the signature with each keyword in place of ``**options``."""
+    signature = inspect.signature(function)
+    *own, _ = signature.parameters.values()
+    made = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=each.hint)
+        for name, each in keywords.items()
+    ]
+    return signature.replace(parameters=[*own, *made])
+
+
+def _refuse_unknown(function: Callable[..., Any], named: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    for name in named:
+        if name not in known:
+            from difflib import get_close_matches
+
+            close = get_close_matches(name, known, n=1)
+            also = f". Did you mean {close[0]!r}?" if close else ""
+            raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}{also}")
 
 
 def check_field_types(cls: type[T]) -> type[T]:
@@ -105,9 +189,14 @@ def _resolve_annotation(annotation: Any, function: Callable[..., Any]) -> Any:
         return Any
     if not isinstance(annotation, str):
         return annotation
-    names = _Names(inspect.unwrap(function).__globals__)
+    return _evaluate(annotation, inspect.unwrap(function).__globals__)
+
+
+def _evaluate(annotation: Any, names: Mapping[str, Any]) -> Any:
+    if not isinstance(annotation, str):
+        return annotation
     try:
-        return eval(annotation, {}, names)  # noqa: S307  (an annotation of our own source)
+        return eval(annotation, {}, _Names(names))  # noqa: S307  (an annotation of our own source)
     except (AttributeError, TypeError):  # a name that only a type checker knows
         return Any
 

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Unpack, get_args
 
 from safeswap.errors import InputError, SpecError
-from safeswap.model.checked import check_types
+from safeswap.model.checked import Default, check_types, stated
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
+from safeswap.model.options import ColumnOptions, EngineOptions
 from safeswap.model.scenario import Scenario, Scenarios, as_scenarios, resolve_files
 from safeswap.model.score import Assessment, Axis, Comparison, CountedCells, LeftOut, Score
 from safeswap.model.text import plural
@@ -26,18 +27,24 @@ Match = Literal["auto", "position"]
 """The way the records of two files are matched: by identifier if both have one, or by position."""
 
 
+class MatchOptions(TypedDict, total=False):
+    """How two files are compared: the ``attributes`` that form cells, and how records are matched."""
+
+    attributes: Annotated[Sequence[str] | None, Default(None)]
+    match: Annotated[Match, Default("auto")]
+    audit: Annotated[str | PathLike[str] | None, Default(None)]
+
+
 @check_types
 def assess(
     before: Any,
     after: Any = None,
     *,
     measures: Sequence[str] | None = None,
-    attributes: Sequence[str] | None = None,
     keys: Sequence[str] = (),
     ways: int | None = None,
-    match: Match = "auto",
-    audit: str | PathLike[str] | None = None,
     scenario: Scenarios | None = None,
+    **matching: Unpack[MatchOptions],
 ) -> Assessment:
     """Measure risk and distortion of a masked file: ``assess(masked)``, or ``assess(original, released)``.
 
@@ -60,7 +67,7 @@ def assess(
     ['n_rule', 'hellinger']
     """
     asked = as_scenarios(scenario)
-    comparison = compare(before, after, attributes=attributes, match=match, audit=audit, some_gone=bool(asked))
+    comparison = compare(before, after, **matching, some_gone=bool(asked))
     for name in keys:
         comparison.before.schema[name]
     for each in asked:
@@ -187,6 +194,10 @@ def _is_recoded(comparison: Comparison) -> bool:
     return any(name in after and before[name] != after[name] for name in before.names)
 
 
+class FileOptions(EngineOptions, ColumnOptions, total=False):
+    """How Parquet files are read and counted."""
+
+
 @check_types
 def assess_file(
     before: str | PathLike[str],
@@ -194,19 +205,15 @@ def assess_file(
     *,
     measures: Sequence[str] | None = None,
     attributes: Sequence[str] | None = None,
-    engine: str = "memory",
-    memory_limit: str = "1GB",
-    threads: int | None = None,
-    spark: Any = None,
     scenario: Scenarios | None = None,
-    **reading: Any,
+    **options: Unpack[FileOptions],
 ) -> Assessment:
     """Measure risk and distortion of a masked Parquet file, or directory, without reading all of it into memory.
 
     Only the columns that form cells are held in memory, unchanged ones once. The scores are those of :func:`assess`,
     by default for the measures that need only cell counts. From a million records on, the 2-way tables behind a score
-    are not listed with it, unless a measure asks for tables. ``reading`` describes the columns, as for
-    :func:`mask_file`.
+    are not listed with it, unless a measure asks for tables. ``schema``, ``identifier``, ``kinds``, ``missing`` and
+    ``name`` describe the columns, as for :func:`read`.
 
     Under a ``scenario`` the measures of risk take their keys from it, as in :func:`assess`; the columns that it names
     are then held in memory, and the engine must be ``"memory"``.
@@ -228,10 +235,15 @@ def assess_file(
     from safeswap import registry
 
     names = registry.default_measures("categories", by_counts=True) if measures is None else measures
-    means = {"engine": engine, "memory_limit": memory_limit, "threads": threads, "spark": spark}
-    files, leave_out = (Path(before), Path(after)), measures is None
-    asked: dict[str, Any] = {"attributes": attributes, "reading": reading, "scenarios": as_scenarios(scenario)}
-    return measure_files(files, names, leave_out=leave_out, **asked, **means)
+    return measure_files(
+        (Path(before), Path(after)),
+        names,
+        attributes=attributes,
+        reading=stated(options, ColumnOptions),
+        leave_out=measures is None,
+        scenarios=as_scenarios(scenario),
+        means={name: options[name] for name in EngineOptions.__annotations__},  # type: ignore[literal-required]
+    )
 
 
 def measure_files(
@@ -241,16 +253,15 @@ def measure_files(
     attributes: Sequence[str] | None,
     reading: Mapping[str, Any],
     leave_out: bool,
-    engine: str,
+    means: EngineOptions,
     scenarios: Sequence[Scenario] = (),
-    **means: Any,
 ) -> Assessment:
     """Score measures of two files; list those that do not apply if ``leave_out``, and refuse them otherwise."""
     from safeswap import registry
     from safeswap.measures.base import score_counts
     from safeswap.on_disk.cells import compare_files
 
-    chosen = [registry.measure(name) for name in names]
+    chosen, engine = [registry.measure(name) for name in names], means["engine"]
     if scenarios:
         if engine != "memory":
             raise SpecError(
@@ -265,7 +276,7 @@ def measure_files(
             resolve_files(each, comparison.before, comparison.after)  # refused as a whole, not measure by measure
         return _score_all(chosen, comparison, scenarios, leave_out=leave_out)
     if engine != "memory":
-        counted = _count_on_engine(files, chosen, attributes, reading, engine=engine, **means)
+        counted = _count_on_engine(files, chosen, attributes=attributes, reading=reading, means=means)
         return score_counts(chosen, counted, leave_out=leave_out)
     if (large := _count_large(files, chosen, attributes=attributes, reading=reading)) is not None:
         return score_counts(chosen, large, leave_out=leave_out)
@@ -276,13 +287,10 @@ def measure_files(
 def _count_on_engine(
     files: tuple[Path, Path],
     measures: Sequence[Any],
+    *,
     attributes: Sequence[str] | None,
     reading: Mapping[str, Any],
-    *,
-    engine: str,
-    memory_limit: str,
-    threads: int | None,
-    spark: Any,
+    means: EngineOptions,
 ) -> CountedCells:
     """Count cells on DuckDB or Spark."""
     from safeswap.engines.duckdb.store import limit_bytes
@@ -291,11 +299,11 @@ def _count_on_engine(
     from safeswap.on_disk.engines import check_countable
 
     limit = largest_small(measures)
-    check_countable(engine, by_counts=limit is not None)
+    check_countable(means["engine"], by_counts=limit is not None)
     asked: dict[str, Any] = {"attributes": attributes, "limit": limit, "reading": reading}
-    if engine == "spark":
-        return count_in_spark(*files, session=spark, threads=threads, **asked)
-    limit_bytes(memory_limit)  # an invalid limit is refused, although counting needs less than any practical one
+    if means["engine"] == "spark":
+        return count_in_spark(*files, session=means["spark"], threads=means["threads"], **asked)
+    limit_bytes(means["memory_limit"])  # an invalid limit is refused, although counting needs less than any practical one
     return count_files(*files, **asked)
 
 

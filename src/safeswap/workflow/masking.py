@@ -6,14 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 from safeswap.errors import EngineError, SpecError
 from safeswap.model.audit import Audit
-from safeswap.model.checked import check_types
+from safeswap.model.checked import Default, check_types, stated
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked, MaskedFile
 from safeswap.model.microdata import Microdata
+from safeswap.model.options import ColumnOptions, EngineOptions
 from safeswap.model.plan import Plan
 from safeswap.model.scenario import Scenario, Scenarios, as_scenarios
 from safeswap.model.schema import Schema
@@ -150,6 +151,16 @@ def mask(
     return method.apply(read(data), spec, key=secret, replicate=number)
 
 
+class FileMasking(EngineOptions, ColumnOptions, total=False):
+    """How a file is masked: by which draw, on which engine, and how the result is assessed."""
+
+    replicate: Annotated[int, Default(0)]
+    force: Annotated[bool, Default(False)]
+    measures: Annotated[Sequence[str], Default(())]
+    attributes: Annotated[Sequence[str] | None, Default(None)]
+    scenario: Annotated[Scenarios | None, Default(None)]
+
+
 @check_types
 def mask_file(
     source: str | PathLike[str],
@@ -159,23 +170,14 @@ def mask_file(
     audit: str | PathLike[str],
     key: Key | None = None,
     insecure_seed: int | None = None,
-    engine: str = "memory",
-    replicate: int = 0,
-    memory_limit: str = "1GB",
-    threads: int | None = None,
-    spark: Any = None,
-    force: bool = False,
-    measures: Sequence[str] = (),
-    attributes: Sequence[str] | None = None,
-    scenario: Scenarios | None = None,
-    **reading: Any,
+    **options: Unpack[FileMasking],
 ) -> MaskedFile:
     """Mask a Parquet file or a directory of them, which need not fit in memory.
 
     ``target`` is the masked file, for internal use; ``audit`` is the directory for confidential records. Both are
     written atomically, after every promise of the method was verified on what was read back from disk. Columns in which
-    nothing is exchanged are copied without decoding. ``reading`` describes the columns: ``schema``, ``identifier``,
-    ``kinds``, ``missing``, ``name``, as for :func:`read`. With ``measures`` the result is assessed too, over
+    nothing is exchanged are copied without decoding. ``schema``, ``identifier``, ``kinds``, ``missing`` and ``name``
+    describe the columns, as for :func:`read`; ``replicate`` is the number of the draw, and ``force`` overwrites. With ``measures`` the result is assessed too, over
     ``attributes``, from data already read or by counting on the engine; those that do not apply are left out and named.
 
     A ``scenario``, or several, states the keys of the measures of risk, as in :func:`assess_file`.
@@ -206,7 +208,8 @@ def mask_file(
     from safeswap.releases.register import FileRegister, enter_files
 
     register = FileRegister(configured_ledger())
-    asked = as_scenarios(scenario)
+    asked, measures = as_scenarios(options["scenario"]), options["measures"]
+    engine, attributes = options["engine"], options["attributes"]
     job = Job(
         source=Path(source),
         target=Path(target),
@@ -214,12 +217,12 @@ def mask_file(
         spec=as_spec(spec),
         key=as_key(key, insecure_seed),
         engine=engine,
-        replicate=as_replicate(replicate),
-        reading=reading,
-        memory_limit=memory_limit,
-        threads=threads,
-        session=spark,
-        force=force,
+        replicate=as_replicate(options["replicate"]),
+        reading=stated(options, ColumnOptions),
+        memory_limit=options["memory_limit"],
+        threads=options["threads"],
+        session=options["spark"],
+        force=options["force"],
         measures=() if asked else tuple(measures),
         attributes=None if attributes is None else tuple(attributes),
         announce=lambda masking: enter_files(masking, register),
@@ -235,9 +238,15 @@ def _measure_written(job: Job, measures: Sequence[str], engine: str, scenarios: 
     """Assess the files of a finished job. A measure that does not apply is named, not refused: the file is masked."""
     from safeswap.workflow.assessing import measure_files
 
-    means: dict[str, Any] = {"memory_limit": job.memory_limit, "threads": job.threads, "spark": job.session}
-    asked: dict[str, Any] = {"attributes": job.attributes, "reading": job.reading, "leave_out": True}
-    return measure_files((job.source, job.target), measures, engine=engine, scenarios=scenarios, **asked, **means)
+    return measure_files(
+        (job.source, job.target),
+        measures,
+        attributes=job.attributes,
+        reading=job.reading,
+        leave_out=True,
+        scenarios=scenarios,
+        means={"engine": engine, "memory_limit": job.memory_limit, "threads": job.threads, "spark": job.session},
+    )
 
 
 def _counting_engine(engine: str, measures: Sequence[str]) -> str:

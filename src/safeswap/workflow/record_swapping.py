@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any, TypedDict, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -12,13 +12,23 @@ import pyarrow as pa
 from safeswap.arrays.names import Names
 from safeswap.errors import SpecError
 from safeswap.methods.household_swap.spec import HouseholdSwapSpec
-from safeswap.model.checked import check_types
+from safeswap.model.checked import Default, check_types
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
 from safeswap.workflow.masking import mask
 from safeswap.workflow.reading import read
+
+
+class RiskOptions(TypedDict, total=False):
+    """Which households are at risk, and what moves with them."""
+
+    risk: Annotated[Any, Default(None)]
+    risk_threshold: Annotated[float | None, Default(None)]
+    k_anonymity: Annotated[int, Default(3)]
+    risk_variables: Annotated[Sequence[str], Default(())]
+    carry_along: Annotated[Sequence[str], Default(())]
 
 
 @check_types
@@ -29,13 +39,9 @@ def record_swap(
     hierarchy: Sequence[str],
     similar: str | Sequence[Any],
     swaprate: float = 0.05,
-    risk: Any = None,
-    risk_threshold: float | None = None,
-    k_anonymity: int = 3,
-    risk_variables: Sequence[str] = (),
-    carry_along: Sequence[str] = (),
     key: Key | None = None,
     insecure_seed: int | None = None,
+    **options: Unpack[RiskOptions],
 ) -> Masked:
     """Swap households as ``recordSwap`` of sdcMicro does, by the method ``household_swap``.
 
@@ -66,10 +72,10 @@ def record_swap(
     >>> masked.audit.facts["at_risk_left"]
     0
     """
-    original = read(data)
+    original, risk, risk_threshold = read(data), options["risk"], options["risk_threshold"]
     profiles = _as_profiles(similar)
     values: dict[str, Any] = {"household": hid, "geography": tuple(hierarchy), "similar": profiles}
-    values |= {"rate": swaprate, "carry_along": tuple(carry_along), "match_size": False, "rounds": 1}
+    values |= {"rate": swaprate, "carry_along": tuple(options["carry_along"]), "match_size": False, "rounds": 1}
     extended = original
     if risk is None and risk_threshold is not None:
         raise SpecError(
@@ -79,7 +85,7 @@ def record_swap(
             argument="risk_threshold",
         )
     if risk is None:
-        values |= {"k": k_anonymity, "risk_variables": tuple(risk_variables)}
+        values |= {"k": options["k_anonymity"], "risk_variables": tuple(options["risk_variables"])}
     else:
         extended, names = _with_risk(original, risk, len(hierarchy))
         values |= {"risk": names, "threshold": risk_threshold}

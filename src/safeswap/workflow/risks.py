@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Unpack
 
 from safeswap.errors import SpecError
 from safeswap.measures.spec import choose_linkage
-from safeswap.model.checked import check_types
+from safeswap.model.checked import Default, check_types
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
@@ -98,19 +98,38 @@ def suggest_keys(data: Any, *, among: Sequence[str] | None = None, most: int = 1
     return rank_keys(read(data.data if isinstance(data, Masked) else data), among=among, most=most)
 
 
+class PlotOptions(TypedDict, total=False):
+    """How records are linked in a confidentiality plot; each linkage refuses what has no meaning for it."""
+
+    linkage: Annotated[Literal["auto", "distance", "fellegi_sunter", "frequency"], Default("auto")]
+    archive: Annotated[Any, Default(None)]
+    population: Annotated[Any, Default(None)]
+    alpha: Annotated[Any, Default(None)]
+    scale: Annotated[Any, Default(None)]
+    distance: Annotated[Any, Default(None)]
+    policy: Annotated[Any, Default(None)]
+    largest_units: Annotated[Any, Default(None)]
+    exact_up_to: Annotated[Any, Default(None)]
+    densities: Annotated[Any, Default(None)]
+    training: Annotated[Any, Default(None)]
+    levels: Annotated[Any, Default(None)]
+    weight: Annotated[Any, Default(None)]
+    sampling_fraction: Annotated[Any, Default(None)]
+    importance: Annotated[Any, Default(None)]
+    k: Annotated[Any, Default(None)]
+    numbers_as_levels: Annotated[Any, Default(None)]
+
+
 @check_types
 def confidentiality(
     original: Any,
     released: Any = None,
     keys: str | Sequence[str] = (),
     *,
-    linkage: Literal["auto", "distance", "fellegi_sunter", "frequency"] = "auto",
-    archive: Any = None,
-    population: Any = None,
     key: Key | None = None,
     only: Mapping[str, str] | None = None,
     scenario: Scenario | Mapping[str, Any] | None = None,
-    **options: Any,
+    **options: Unpack[PlotOptions],
 ) -> ConfidentialityPlot:
     """Compare each record's perturbation with its neighbours: which records are unsafe, and which are linked.
 
@@ -132,15 +151,16 @@ def confidentiality(
     from safeswap.measures.plot.plots import make_plot
 
     before, after = two_files(original, released)
-    others = {"archive": archive, "population": population}
-    stated: dict[str, Any] = {name: read(source) for name, source in others.items() if source is not None}
+    stated = {name: value for name, value in options.items() if value is not None}
+    linkage = stated.pop("linkage")
+    stated |= {name: read(stated[name]) for name in ("archive", "population") if name in stated}
     if key is not None:
         stated["secret"] = keyed.derive(key.secret, "confidentiality")
     if scenario is None:
-        return make_plot(before, after, keys, linkage=linkage, only=only, **stated, **options)
+        return make_plot(before, after, keys, linkage=linkage, only=only, **stated)
     as_scenario(scenario).require_persons("a confidentiality plot")
     resolved = resolve_files(as_scenario(scenario), before, after)
-    own, how = _read_scenario(resolved, before, linkage, {"keys": keys, **stated, **options})
+    own, how = _read_scenario(resolved, before, linkage, {"keys": keys, **stated})
     plot = make_plot(before, after, **{"only": only, **how})
     notes = [resolved.note if "keys" not in own else ""]
     notes += [describe_numbers(after, resolved.numeric)] if plot.kind == "categorical" and "keys" not in own else []

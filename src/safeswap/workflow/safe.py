@@ -4,15 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any, TypedDict, Unpack
 
 from safeswap.measures.table_check import TableCheck, check_programme
 from safeswap.methods.safe.spec import SafeSpec, SafeTables
-from safeswap.model.checked import check_types
-from safeswap.model.key import Key
+from safeswap.model.checked import Default, check_types, stated
 from safeswap.model.masked import Masked
+from safeswap.model.options import Randomness, ReadingOptions
 
 Tables = str | Sequence[str] | Sequence[Sequence[str]] | Sequence[str | Sequence[str]]
+
+
+class TableRules(TypedDict, total=False):
+    """What is minimised, within which limits, and how long the solver may take."""
+
+    objective: Annotated[str, Default("total")]
+    weights: Annotated[Any, Default(None)]
+    bounds: Annotated[Any, Default(None)]
+    structural_zeros: Annotated[Any, Default(None)]
+    soft: Annotated[bool, Default(False)]
+    solver: Annotated[str, Default("auto")]
+    time_limit: Annotated[float, Default(30.0)]
+
+
+class SafeTableOptions(TableRules, ReadingOptions, total=False):
+    """The rules for the table, and how a file with counts is read."""
 
 
 @check_types
@@ -21,17 +37,10 @@ def safe_table(
     tolerance: int | Any = 3,  # what is no tolerance has an error of its own
     *,
     keep: Any = None,
-    objective: str = "total",
-    weights: Any = None,
-    bounds: Any = None,
-    structural_zeros: Any = None,
-    soft: bool = False,
-    solver: str = "auto",
-    time_limit: float = 30.0,
     attributes: Any = None,
     names: Sequence[str] | None = None,
     count: str = "count",
-    **reading: Any,
+    **options: Unpack[SafeTableOptions],
 ) -> SafeTables:
     """Change a table of counts as little as possible so that every cell is 0 or at least ``tolerance``.
 
@@ -54,16 +63,18 @@ def safe_table(
     from safeswap.methods.safe.table import Terms, safe_programme
     from safeswap.projects.tables import count_tables
 
-    terms = Terms(objective=objective, solver=solver, soft=soft, time_limit=time_limit)  # type: ignore[arg-type]
+    objective, soft = options["objective"], options["soft"]
+    terms = Terms(objective=objective, solver=options["solver"], soft=soft, time_limit=options["time_limit"])  # type: ignore[arg-type]
+    reading = stated(options, ReadingOptions)
     programme, origin = count_tables(counts, attributes=attributes, names=names, count=count, reading=reading)
     problems = table_problems(
         programme.tables,
         tolerance=tolerance,
         keep=keep,
         objective=objective,
-        weights=weights,
-        bounds=bounds,
-        structural_zeros=structural_zeros,
+        weights=options["weights"],
+        bounds=options["bounds"],
+        structural_zeros=options["structural_zeros"],
         soft=soft,
     )
     return replace(safe_programme(programme, problems, terms), origin=origin)
@@ -78,9 +89,7 @@ def safe_records(
     keep: Tables = (),
     search: str = "thorough",
     time_limit: float = 600.0,
-    key: Key | None = None,
-    insecure_seed: int | None = None,
-    replicate: int = 0,
+    **secret: Unpack[Randomness],
 ) -> Masked:
     """Change the fewest records so that in all ``tables`` together every cell is 0 or at least ``tolerance``.
 
@@ -108,7 +117,7 @@ def safe_records(
         search=search,
         time_limit=time_limit,
     )
-    return mask(data, spec, key=key, insecure_seed=insecure_seed, replicate=replicate)
+    return mask(data, spec, **secret)
 
 
 @check_types

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, sqrt
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypedDict, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ from safeswap.arrays import bias
 from safeswap.errors import InfeasibleError, SpecError
 from safeswap.measures.utility.bias import BiasReport, Reading, percentage_bias
 from safeswap.methods.edit_targeted.method import EditTargeted, EditTargetedSpec
-from safeswap.model.checked import check_types
+from safeswap.model.checked import Default, check_types
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
@@ -219,17 +219,24 @@ class Thinning:
         return pa.table(columns)
 
 
+class BiasOptions(TypedDict, total=False):
+    """How PERCENTAGE BIAS is read: for which items, and with which ``f`` of Theorem A.1."""
+
+    variables: Annotated[tuple[str, ...], Default(())]
+    reading: Annotated[Reading, Default("pointwise")]
+    f: Annotated[float, Default(0.01)]
+
+
+@check_types
 def thin_to(
     data: Microdata,
     spec: EditTargetedSpec,
     bound: float | Mapping[str, float] | None = None,
     *,
     key: Key,
-    variables: tuple[str, ...] = (),
     how: Literal["fraction", "tolerance"] = "fraction",
-    reading: Reading = "pointwise",
-    f: float = 0.01,
     replicate: int = 0,
+    **options: Unpack[BiasOptions],
 ) -> Thinning:
     """Lower the tolerance, or keep a keyed random fraction of the failing classes, until the bound holds.
 
@@ -240,12 +247,12 @@ def thin_to(
     edits = _Edits(
         data=data,
         key=key,
-        variables=variables,
-        reading=reading,
+        variables=options["variables"],
+        reading=options["reading"],
         replicate=replicate,
     )
     first, report = edits.run("as asked", spec)
-    bounds = _bounds(bound, report, f)
+    bounds = _bounds(bound, report, options["f"])
     trials = [first]
     if _excess(first, bounds) > 1:
         trials += (_by_fraction if how == "fraction" else _by_tolerance)(edits, first, bounds)
