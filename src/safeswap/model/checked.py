@@ -3,8 +3,9 @@
 One decorator does it for every public function, so that a wrong type raises a :class:`SpecError` with the name of the
 argument, never an error from deep inside the program. Messages name types, not values.
 
-A function with many keywords declares them in a ``TypedDict``, as ``**options: Unpack[Options]``: each with its type and
-its :class:`Default`. It is called, and shown by ``help``, as if each stood in its signature.
+A function with many keywords declares them in a ``TypedDict``, as ``**options: Unpack[Options]``: each with its type
+and its :class:`Default`, without which it reaches the function only if it is given. The function is called, and shown
+by ``help``, as if each stood in its signature.
 """
 
 from __future__ import annotations
@@ -63,6 +64,10 @@ class Keyword:
     default: Any
 
 
+LEFT_OUT: Any = ...
+"""The default of a keyword without one: the function sees it only if it is given."""
+
+
 @cache
 def list_keywords(options: type) -> dict[str, Keyword]:
     """Return the keywords that a ``TypedDict`` declares.
@@ -75,10 +80,10 @@ def list_keywords(options: type) -> dict[str, Keyword]:
     """
     found = {}
     for name, annotation in options.__annotations__.items():
-        text, module = getattr(annotation, "__forward_arg__", annotation), getattr(annotation, "__forward_module__", None)
-        hint = _evaluate(text, vars(sys.modules[module or options.__module__]))
+        module = getattr(annotation, "__forward_module__", None) or options.__module__  # that of the base declaring it
+        hint = _evaluate(getattr(annotation, "__forward_arg__", annotation), vars(sys.modules[module]))
         inner, *more = get_args(hint) if get_origin(hint) is Annotated else (hint,)
-        found[name] = Keyword(inner, next((each.value for each in more if isinstance(each, Default)), None))
+        found[name] = Keyword(inner, next((each.value for each in more if isinstance(each, Default)), LEFT_OUT))
     return found
 
 
@@ -107,7 +112,7 @@ def check_types(function: Callable[P, T]) -> Callable[P, T]:
     positional: list[str] = []
     rest: list[str] = []
     keywords = _unpacked_keywords(function)
-    defaults = {name: each.default for name, each in keywords.items()}
+    defaults = {name: each.default for name, each in keywords.items() if each.default is not LEFT_OUT}
 
     def read_signature() -> None:
         hints.update({name: each.hint for name, each in keywords.items()})
@@ -137,7 +142,9 @@ def check_types(function: Callable[P, T]) -> Callable[P, T]:
 
 def _unpacked_keywords(function: Callable[..., Any]) -> dict[str, Keyword]:
     """Return the keywords that the function declares as ``**options: Unpack[…]``."""
-    if not function.__code__.co_flags & inspect.CO_VARKEYWORDS:  # most functions: no signature is read for them
+    if (
+        not inspect.unwrap(function).__code__.co_flags & inspect.CO_VARKEYWORDS
+    ):  # most functions: no signature is read for them
         return {}
     *_, last = inspect.signature(function).parameters.values()
     text = last.annotation if isinstance(last.annotation, str) else ""

@@ -242,7 +242,7 @@ def assess_file(
         reading=stated(options, ColumnOptions),
         leave_out=measures is None,
         scenarios=as_scenarios(scenario),
-        means={name: options[name] for name in EngineOptions.__annotations__},  # type: ignore[literal-required]
+        means=options,
     )
 
 
@@ -303,7 +303,9 @@ def _count_on_engine(
     asked: dict[str, Any] = {"attributes": attributes, "limit": limit, "reading": reading}
     if means["engine"] == "spark":
         return count_in_spark(*files, session=means["spark"], threads=means["threads"], **asked)
-    limit_bytes(means["memory_limit"])  # an invalid limit is refused, although counting needs less than any practical one
+    limit_bytes(
+        means["memory_limit"]
+    )  # an invalid limit is refused, although counting needs less than any practical one
     return count_files(*files, **asked)
 
 

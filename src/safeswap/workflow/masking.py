@@ -155,7 +155,7 @@ class FileMasking(EngineOptions, ColumnOptions, total=False):
     """How a file is masked: by which draw, on which engine, and how the result is assessed."""
 
     replicate: Annotated[int, Default(0)]
-    force: Annotated[bool, Default(False)]
+    force: Annotated[bool, Default(value=False)]
     measures: Annotated[Sequence[str], Default(())]
     attributes: Annotated[Sequence[str] | None, Default(None)]
     scenario: Annotated[Scenarios | None, Default(None)]
@@ -177,8 +177,8 @@ def mask_file(
     ``target`` is the masked file, for internal use; ``audit`` is the directory for confidential records. Both are
     written atomically, after every promise of the method was verified on what was read back from disk. Columns in which
     nothing is exchanged are copied without decoding. ``schema``, ``identifier``, ``kinds``, ``missing`` and ``name``
-    describe the columns, as for :func:`read`; ``replicate`` is the number of the draw, and ``force`` overwrites. With ``measures`` the result is assessed too, over
-    ``attributes``, from data already read or by counting on the engine; those that do not apply are left out and named.
+    describe the columns, as for :func:`read`; ``replicate`` is the number of the draw, and ``force`` overwrites.
+    With ``measures`` the result is assessed too, over ``attributes``, from data already read or by counting on the engine; those that do not apply are left out and named.
 
     A ``scenario``, or several, states the keys of the measures of risk, as in :func:`assess_file`.
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Unpack
 
 from safeswap.errors import InputError, SpecError, UnsafeRelease
-from safeswap.model.checked import check_types
+from safeswap.model.checked import Default, check_types
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata, PastStep
@@ -24,9 +24,19 @@ from safeswap.workflow.session import as_recipe
 if TYPE_CHECKING:
     from safeswap.attacks.base import Attacked
     from safeswap.model.ledger import Ledger
-    from safeswap.releases.publish import Published, Terms
+    from safeswap.releases.publish import Evidence, Published, Terms
     from safeswap.releases.scan import Verification
     from safeswap.workflow.households import MaskedHouseholds
+
+
+class IntruderKnowledge(TypedDict, total=False):
+    """Files and rules that an intruder, or whoever judges the attack, has beside the masked file."""
+
+    control: Annotated[Any, Default(None)]
+    rules: Annotated[Sequence[Mapping[str, Any]], Default(())]
+    tables: Annotated[Sequence[Any], Default(())]
+    tolerance: Annotated[int, Default(3)]
+    earlier: Annotated[Sequence[Any] | None, Default(None)]
 
 
 @check_types
@@ -37,12 +47,8 @@ def attack(
     scenario: Scenario | Mapping[str, Any] | None = None,
     attacks: Sequence[str] | None = None,
     full: bool = True,
-    control: Any = None,
-    rules: Sequence[Mapping[str, Any]] = (),
-    tables: Sequence[Any] = (),
-    tolerance: int = 3,
-    earlier: Sequence[Any] | None = None,
     audit: str | PathLike[str] | None = None,
+    **knowledge: Unpack[IntruderKnowledge],
 ) -> Attacked:
     """Attack a masking, or a bundle with its ``original`` and ``audit`` record, as an intruder would.
 
@@ -68,6 +74,7 @@ def attack(
     traces = _find_traces(bundle) if bundle is not None else ()
     comparison, has_original = _make_comparison(masked, bundle, original, audit)
     asked = None if scenario is None else as_scenario(scenario)
+    control, earlier = knowledge["control"], knowledge["earlier"]
     held = None if control is None else prepare_control(control, masked, comparison.before)
     setting = Setting(
         comparison=comparison,
@@ -75,9 +82,9 @@ def attack(
         scenario=None if asked is None else resolve_files(asked, comparison.before, comparison.after),
         control=held,
         masked=masked if isinstance(masked, Masked) else None,
-        rules=tuple(rules),
-        tables=_check_tables(tables),
-        tolerance=tolerance,
+        rules=tuple(knowledge["rules"]),
+        tables=_check_tables(knowledge["tables"]),
+        tolerance=knowledge["tolerance"],
         earlier=_find_earlier(masked) if earlier is None else read_earlier(earlier, comparison.before),
         bundle=bundle,
         traces=traces,
@@ -284,6 +291,37 @@ def _count_twins(original: Microdata, control: Microdata) -> int:
     return found if least > most else 0
 
 
+class PublishedForm(TypedDict, total=False):
+    """The form of a release, what is published about it, and the consents of whoever releases it."""
+
+    data_format: Annotated[str, Default("csv")]
+    identifiers: Annotated[Literal["new", "none"], Default("new")]
+    drop: Annotated[Sequence[str], Default(())]
+    title: Annotated[str, Default("")]
+    date: Annotated[str, Default("")]
+    tolerance: Annotated[int, Default(3)]
+    publish_rate: Annotated[bool, Default(value=False)]
+    second_release: Annotated[str, Default("")]
+    unmasked: Annotated[bool, Default(value=False)]
+    recipe: Annotated[Any, Default(None)]
+    attack: Annotated[Literal["quick", "full"], Default("quick")]
+    override: Annotated[str, Default("")]
+    force: Annotated[bool, Default(value=False)]
+
+
+class ReleaseOptions(PublishedForm, total=False):
+    """The form of a release, and what it is judged by. ``ledger`` may be any value of that shape."""
+
+    two_files: Annotated[bool | None, Default(None)]
+    publish_errors: Annotated[str | PathLike[str], Default("")]
+    ledger: Annotated[Any, Default(None)]
+    before: Annotated[Microdata | None, Default(None)]
+    scenario: Annotated[Scenario | Mapping[str, Any] | None, Default(None)]
+    policy: Annotated[Any, Default(None)]
+    control: Annotated[Any, Default(None)]
+    earlier: Annotated[Sequence[Any], Default(())]
+
+
 @check_types
 def release(
     masked: Masked | MaskedHouseholds,
@@ -291,27 +329,7 @@ def release(
     *,
     audit: str | PathLike[str],
     key: Key,
-    data_format: str = "csv",
-    identifiers: Literal["new", "none"] = "new",
-    drop: Sequence[str] = (),
-    two_files: bool | None = None,
-    title: str = "",
-    date: str = "",
-    tolerance: int = 3,
-    publish_rate: bool = False,
-    publish_errors: str | PathLike[str] = "",
-    second_release: str = "",
-    unmasked: bool = False,
-    ledger: Ledger | Any = None,  # any value of that shape: the service brings its own
-    before: Microdata | None = None,
-    recipe: Any = None,
-    attack: Literal["quick", "full"] = "quick",
-    scenario: Scenario | Mapping[str, Any] | None = None,
-    policy: Any = None,
-    control: Any = None,
-    earlier: Sequence[Any] = (),
-    override: str = "",
-    force: bool = False,
+    **options: Unpack[ReleaseOptions],
 ) -> Published:
     """Verify every promise on the result, then write the public bundle and, separately, the confidential record.
 
@@ -349,50 +367,57 @@ def release(
     >>> sorted(path.name for path in published.public.iterdir())
     ['data.csv', 'dictionary.csv', 'dictionary.json', 'manifest.json', 'report.html']
     """
-    from safeswap.attacks.run import as_policy
-    from safeswap.releases.ledger import LedgerFile, configured_ledger
-    from safeswap.releases.publish import Evidence, check_and_write
+    from safeswap.releases.ledger import LedgerFile
+    from safeswap.releases.publish import check_and_write
     from safeswap.releases.register import FileRegister, with_known_past
 
-    if ledger is not None and not hasattr(ledger, "alarm_share"):
-        raise SpecError("release: 'ledger' takes a Ledger or None", code="bad-argument", hint="leave ledger out")
-    ledger = configured_ledger() if ledger is None else ledger
+    ledger = _as_ledger(options["ledger"])
     if not isinstance(masked, Masked):
-        masked, two_files = masked.masked, two_files is not False
+        masked, options["two_files"] = masked.masked, options["two_files"] is not False
     masked = with_known_past(masked, FileRegister(ledger) if isinstance(ledger, LedgerFile) else None)
-    terms = make_terms(
-        masked,
-        recipe=recipe,
-        data_format=data_format,
-        identifiers=identifiers,
-        drop=tuple(drop),
-        two_files=bool(two_files),
-        title=title,
-        date=date,
-        tolerance=tolerance,
-        publish_rate=publish_rate,
-        publish_errors=as_indicators(publish_errors),
-        second_release=second_release,
-        unmasked=unmasked,
-        attack=attack,
-        override=override,
-        policy=as_policy(policy).model_dump(mode="json"),
-        scenario=None if scenario is None else as_scenario(scenario).as_dict(),
-        force=force,
-    )
     return check_and_write(
         masked,
         public=public,
         audit=audit,
         key=key,
         account=masked.account,
-        terms=terms,
+        terms=_terms_of(masked, options),
         ledger=ledger,
-        evidence=Evidence(
-            before=before,
-            control=None if control is None else prepare_control(control, masked, masked.original),
-            earlier=read_earlier(earlier, masked.original),
-        ),
+        evidence=_evidence_of(masked, options),
+    )
+
+
+def _as_ledger(ledger: Any) -> Ledger:
+    from safeswap.releases.ledger import configured_ledger
+
+    if ledger is not None and not hasattr(ledger, "alarm_share"):
+        raise SpecError("release: 'ledger' takes a Ledger or None", code="bad-argument", hint="leave ledger out")
+    return configured_ledger() if ledger is None else ledger
+
+
+def _terms_of(masked: Masked, options: ReleaseOptions) -> Terms:
+    from safeswap.attacks.run import as_policy
+
+    scenario = options["scenario"]
+    form: dict[str, Any] = {name: value for name, value in options.items() if name in PublishedForm.__annotations__}
+    return make_terms(
+        masked,
+        **form,
+        two_files=bool(options["two_files"]),
+        publish_errors=as_indicators(options["publish_errors"]),
+        policy=as_policy(options["policy"]).model_dump(mode="json"),
+        scenario=None if scenario is None else as_scenario(scenario).as_dict(),
+    )
+
+
+def _evidence_of(masked: Masked, options: ReleaseOptions) -> Evidence:
+    from safeswap.releases.publish import Evidence
+
+    control = options["control"]
+    return Evidence(
+        before=options["before"],
+        control=None if control is None else prepare_control(control, masked, masked.original),
+        earlier=read_earlier(options["earlier"], masked.original),
     )
 
 

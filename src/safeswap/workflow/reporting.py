@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Unpack
 
 import numpy as np
 
 from safeswap.errors import InfeasibleError, SpecError, UnsafeRelease
-from safeswap.model.checked import check_types
+from safeswap.model.checked import Default, check_types, stated
 from safeswap.model.masked import Masked
 from safeswap.model.scenario import Scenario, as_scenario, resolve_files
 from safeswap.model.score import Assessment, Axis, Score
@@ -44,6 +44,28 @@ _ALSO = ("k_anonymity",)
 """Measures of risk beside the usual ones that anyone can compute from the release: members may see them."""
 
 
+class PublicTerms(TypedDict, total=False):
+    """The terms of the release, as the public report tells them."""
+
+    title: Annotated[str, Default("")]
+    date: Annotated[str, Default("")]
+    drop: Annotated[Sequence[str], Default(())]
+    identifiers: Annotated[Literal["new", "none"], Default("new")]
+    tolerance: Annotated[int, Default(3)]
+    publish_errors: Annotated[str | PathLike[str], Default("")]
+
+
+class ReportOptions(PublicTerms, total=False):
+    """What was tried, found and decided, beside the masking itself."""
+
+    study: Annotated[Study | None, Default(None)]
+    choice: Annotated[Choice | None, Default(None)]
+    attacks: Annotated[Iterable[Any], Default(())]
+    decision: Annotated[Mapping[str, Any] | None, Default(None)]
+    published: Annotated[Published | None, Default(None)]
+    recipe: Annotated[Any, Default(None)]
+
+
 @check_types
 def report(
     masked: Masked,
@@ -52,18 +74,7 @@ def report(
     measures: Sequence[str] | None = None,
     indicators: str | PathLike[str] = "",
     require: Mapping[str, Any] | None = None,
-    study: Study | None = None,
-    choice: Choice | None = None,
-    attacks: Iterable[Any] = (),
-    decision: Mapping[str, Any] | None = None,
-    published: Published | None = None,
-    title: str = "",
-    date: str = "",
-    drop: Sequence[str] = (),
-    identifiers: Literal["new", "none"] = "new",
-    tolerance: int = 3,
-    publish_errors: str | PathLike[str] = "",
-    recipe: Any = None,
+    **options: Unpack[ReportOptions],
 ) -> Facts:
     """Collect all facts of a masking, for its reports: analyst, chair, members, five-safes and public.
 
@@ -87,27 +98,22 @@ def report(
     >>> b"0.05" in facts.page("members")
     False
     """
-    stated = [as_scenario(each) for each in scenarios]
-    rules = list_requirements(require or {}, stated)
-    figures, left_out = _measure(masked, stated, measures, as_indicators(indicators or publish_errors))
+    asked = [as_scenario(each) for each in scenarios]
+    rules = list_requirements(require or {}, asked)
+    published_errors = as_indicators(options["publish_errors"])
+    figures, left_out = _measure(masked, asked, measures, as_indicators(indicators) or published_errors)
+    terms = stated(options, PublicTerms)
     known = Known(
-        scenarios=stated,
-        figures=with_limits(masked, figures, rules, stated),
+        scenarios=asked,
+        figures=with_limits(masked, figures, rules, asked),
         left_out=left_out,
-        study=study,
-        choice=choice,
-        attacks=[AttackFacts.of(each) for each in attacks],
-        decision=decision,
-        published=published,
-        terms={
-            "title": title,
-            "date": date,
-            "drop": tuple(drop),
-            "identifiers": identifiers,
-            "tolerance": tolerance,
-            "publish_errors": as_indicators(publish_errors),
-        },
-        recipe=recipe,
+        study=options["study"],
+        choice=options["choice"],
+        attacks=[AttackFacts.of(each) for each in options["attacks"]],
+        decision=options["decision"],
+        published=options["published"],
+        terms={**terms, "drop": tuple(options["drop"]), "publish_errors": published_errors},
+        recipe=options["recipe"],
     )
     return collect(masked, known)
 

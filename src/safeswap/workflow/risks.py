@@ -151,8 +151,8 @@ def confidentiality(
     from safeswap.measures.plot.plots import make_plot
 
     before, after = two_files(original, released)
-    stated = {name: value for name, value in options.items() if value is not None}
-    linkage = stated.pop("linkage")
+    linkage = options.pop("linkage")
+    stated: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     stated |= {name: read(stated[name]) for name in ("archive", "population") if name in stated}
     if key is not None:
         stated["secret"] = keyed.derive(key.secret, "confidentiality")

@@ -22,7 +22,7 @@ class TableRules(TypedDict, total=False):
     weights: Annotated[Any, Default(None)]
     bounds: Annotated[Any, Default(None)]
     structural_zeros: Annotated[Any, Default(None)]
-    soft: Annotated[bool, Default(False)]
+    soft: Annotated[bool, Default(value=False)]
     solver: Annotated[str, Default("auto")]
     time_limit: Annotated[float, Default(30.0)]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
 
-from safeswap.model.checked import check_types
+from safeswap.model.checked import Default, check_types
 from safeswap.model.key import Key
 from safeswap.model.study import StudySpec
 from safeswap.studies.files import CheckpointDirectory
@@ -18,6 +18,37 @@ if TYPE_CHECKING:
     from safeswap.studies.study import Study
 
 
+class StudyRun(TypedDict, total=False):
+    """How a study is run."""
+
+    progress: Annotated[Callable[[int, int], None] | None, Default(None)]
+    checkpoint: Annotated[str | PathLike[str] | CheckpointDirectory | None, Default(None)]
+    threads: Annotated[int | None, Default(None)]
+    budget: Annotated[int | None, Default(None)]
+
+
+class StudyOptions(StudyRun, total=False):
+    """How a study is run, and the names of its parameters, which :class:`StudySpec` describes and checks."""
+
+    attributes: Any
+    up_to: Any
+    rates: Any
+    constraints: Any
+    true_swap: Any
+    pairing: Any
+    replicates: Any
+    others: Any
+    vary: Any
+    swaps: Any
+    first: Any
+    last: Any
+    risk: Any
+    distortion: Any
+    keys: Any
+    scenario: Any
+    objective: Any
+
+
 @check_types
 def study(
     data: Any,
@@ -25,11 +56,7 @@ def study(
     *,
     key: Key | None = None,
     insecure_seed: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
-    checkpoint: str | PathLike[str] | CheckpointDirectory | None = None,
-    threads: int | None = None,
-    budget: int | None = None,
-    **parameters: Any,
+    **options: Unpack[StudyOptions],
 ) -> Study:
     """Score the risk and distortion of many candidate releases: scores only, no masked file.
 
@@ -45,8 +72,10 @@ def study(
     >>> len(found), found.facts["search"]["possible"]
     (40, 486)
     """
+    checkpoint, budget = options["checkpoint"], options["budget"]
+    parameters = {name: value for name, value in options.items() if name not in StudyRun.__annotations__}
     question, secret, data = as_study_spec(spec, **parameters), as_key(key, insecure_seed), read(data)
-    how: dict[str, Any] = {"key": secret, "progress": progress, "threads": threads}
+    how: dict[str, Any] = {"key": secret, "progress": options["progress"], "threads": options["threads"]}
     how["checkpoint"] = CheckpointDirectory(checkpoint) if isinstance(checkpoint, str | PathLike) else checkpoint
     if budget is None:
         from safeswap.studies.run import run_study

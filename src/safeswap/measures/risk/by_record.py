@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from safeswap.measures.risk import suda2
 from safeswap.measures.risk.individual_risk import IndividualRisk, record_risks
 from safeswap.measures.risk.key_measures import CellValues, KAnonymity, LDiversity, diversities
 from safeswap.measures.risk.population_risk import loglinear_risk
-from safeswap.model.checked import check_types
+from safeswap.model.checked import Default, check_types
 from safeswap.model.columns import missing_codes
 from safeswap.model.combination import Missing
 from safeswap.model.households import find_households
@@ -36,20 +36,26 @@ if TYPE_CHECKING:
     from safeswap.measures.risk.suda2 import SpecialUniques
 
 
+class RiskOptions(TypedDict, total=False):
+    """What the measures of a file's risk need beside keys; by default each measure has its own value."""
+
+    sensitive: Annotated[str | None, Default(None)]
+    weight: Annotated[str | None, Default(None)]
+    model: Annotated[RiskModel, Default("franconi-polettini")]
+    k: Annotated[int | None, Default(None)]
+    l: Annotated[float, Default(2)]  # noqa: E741  (the established name)
+    max_size: Annotated[int | None, Default(None)]
+    sampling_fraction: Annotated[float | None, Default(None)]
+    missing: Annotated[Missing | None, Default(None)]
+
+
 @check_types
 def file_risk(
     data: Any,
     keys: Sequence[str] = (),
     *,
-    sensitive: str | None = None,
-    weight: str | None = None,
-    model: RiskModel = "franconi-polettini",
-    k: int | None = None,
-    l: float = 2,  # noqa: E741  (the established name)
-    max_size: int | None = None,
-    sampling_fraction: float | None = None,
-    missing: Missing | None = None,
     scenario: Scenario | Mapping[str, Any] | None = None,
+    **options: Unpack[RiskOptions],
 ) -> Assessment:
     """Measure how easily the records of a file can be singled out by their keys: totals, no record.
 
@@ -66,14 +72,17 @@ def file_risk(
     from safeswap.measures.risk.suda2 import Suda2
 
     asked = None if scenario is None else as_scenario(scenario)
-    common: dict[str, Any] = _stated(keys=tuple(keys) if keys or asked is None else None, missing=missing)
-    weighting = _stated(weight=weight or None, model=model if weight or (asked and asked.weight) else None)
-    measures: list[Measure] = [KAnonymity(**_stated(k=k), **common)]
+    sensitive, weight = options["sensitive"], options["weight"]
+    common: dict[str, Any] = _stated(keys=tuple(keys) if keys or asked is None else None, missing=options["missing"])
+    model = options["model"] if weight or (asked and asked.weight) else None
+    weighting = _stated(weight=weight or None, model=model)
+    measures: list[Measure] = [KAnonymity(**_stated(k=options["k"]), **common)]
     if sensitive or (asked and asked.sensitive):
         whose = _stated(sensitive=sensitive or None)
-        measures += [LDiversity(**whose, l=l, kind=kind, **common) for kind in ("distinct", "entropy")]
+        measures += [LDiversity(**whose, l=options["l"], kind=kind, **common) for kind in ("distinct", "entropy")]
     measures.append(IndividualRisk(**weighting, **common))
-    measures.append(Suda2(**_stated(max_size=max_size, sampling_fraction=sampling_fraction), **common))
+    special = _stated(max_size=options["max_size"], sampling_fraction=options["sampling_fraction"])
+    measures.append(Suda2(**special, **common))
     source = _read(data)
     if asked is not None:
         original = data.original if isinstance(data, Masked) else source
@@ -163,18 +172,24 @@ def special_uniques(
     return find(_read(data), keys, most=max_size, sampling_fraction=sampling_fraction, scoring=scoring, missing=missing)
 
 
+class RecordRiskOptions(TypedDict, total=False):
+    """How the risk of single records is estimated."""
+
+    weight: Annotated[str | None, Default(None)]
+    model: Annotated[RiskModel, Default("franconi-polettini")]
+    max_size: Annotated[int, Default(3)]
+    sampling_fraction: Annotated[float, Default(0.01)]
+    missing: Annotated[Missing | None, Default(None)]
+
+
 @check_types
 def write_record_risks(
     data: Any,
     path: str | PathLike[str],
     keys: Sequence[str],
     *,
-    weight: str | None = None,
-    model: RiskModel = "franconi-polettini",
-    max_size: int = 3,
-    sampling_fraction: float = 0.01,
-    missing: Missing | None = None,
     force: bool = False,
+    **options: Unpack[RecordRiskOptions],
 ) -> None:
     """Write :func:`record_risk` and :func:`suda`, a row per record, to a file that only its owner can read."""
     import pyarrow as pa
@@ -182,9 +197,10 @@ def write_record_risks(
     from safeswap.files.write import write
 
     source = _read(data)
-    meaning: dict[str, Any] = {} if missing is None else {"missing": missing}
-    risks = record_risks(source, keys, weight=weight, model=model, **meaning).table()
-    found = special_uniques(source, keys, max_size=max_size, sampling_fraction=sampling_fraction, **meaning).table()
+    meaning: dict[str, Any] = _stated(missing=options["missing"])
+    special = {"max_size": options["max_size"], "sampling_fraction": options["sampling_fraction"], **meaning}
+    risks = record_risks(source, keys, weight=options["weight"], model=options["model"], **meaning).table()
+    found = special_uniques(source, keys, **special).table()
     columns = {**_identifier(source), **_columns(risks), **_columns(found)}
     write(pa.table(columns), path, force=force)
 
