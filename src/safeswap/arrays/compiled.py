@@ -240,6 +240,9 @@ def split_runs(records: int) -> list[tuple[int, int]]:
 def run_all(work: Callable[[T], object], items: Sequence[T], threads: int | None = None) -> None:
     """Call ``work`` on every item: in a thread each if there are several, or in so many threads, by turns.
 
+    The calling thread is one of them: it starts at once, and takes what the others have not begun when it is done, so
+    that starting threads costs little even for short work.
+
     Plain threads, not Numba's parallel loops: its default pool breaks when two threads enter it at once, and
     compiling for it takes several times as long. The kernels release the GIL.
     """
@@ -247,8 +250,17 @@ def run_all(work: Callable[[T], object], items: Sequence[T], threads: int | None
         for item in items:
             work(item)
         return
-    with ThreadPoolExecutor(threads or len(items)) as pool:
-        for future in [pool.submit(work, item) for item in items]:
+    waiting = iter(items)  # shared: an item is taken by one thread only, under the GIL
+
+    def work_off() -> None:
+        for item in waiting:
+            work(item)
+
+    others = min(threads or len(items), len(items)) - 1
+    with ThreadPoolExecutor(others) as pool:
+        futures = [pool.submit(work_off) for _ in range(others)]
+        work_off()
+        for future in futures:
             future.result()
 
 
