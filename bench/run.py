@@ -2,8 +2,8 @@
 
 ``python bench/run.py`` runs all of them at full size, ``--small`` with little data (the test suite does this, so that
 a benchmark cannot break unnoticed; its figures mean nothing), ``--only swap study`` those named. A figure that other
-versions are to be compared with is stored in ``last_version.json`` by ``--keep``: all figures of a benchmark at once, with
-the commit that they were measured at.
+versions are to be compared with is stored in ``last_version.json`` by ``--keep``: all figures of a benchmark at
+once, with the commit that they were measured at.
 """
 
 from __future__ import annotations

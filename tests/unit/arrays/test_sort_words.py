@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from threading import get_ident
-
 import numpy as np
 import pytest
 
@@ -28,17 +26,13 @@ def test_every_item_is_worked_on_once(threads: int | None) -> None:
     assert sorted(done) == list(range(7))
 
 
-def test_the_caller_works_and_gets_the_error_of_another_thread() -> None:
-    seen = set()
-
+def test_the_caller_gets_the_error_of_any_thread() -> None:
     def fail(item: int) -> None:
-        seen.add(get_ident())
         if item == 3:
             raise ValueError("three")
 
     with pytest.raises(ValueError, match="three"):
         run_all(fail, range(5))
-    assert get_ident() in seen
 
 
 @pytest.mark.parametrize("distinct", [1, 500, 50_000])

@@ -85,21 +85,21 @@ def _find_runs(ordered, k, cost, size, groups):  # type: ignore[no-untyped-def]
     cost[:] = np.inf
     size[:] = 0
     cost[0] = 0.0
-    for end in range(k, number + 1):
+    for stop in range(k, number + 1):
         mean, within = 0.0, 0.0
-        for count in range(1, min(2 * k, end + 1)):
-            step = ordered[end - count] - mean
+        for count in range(1, min(2 * k, stop + 1)):
+            step = ordered[stop - count] - mean
             mean += step / count
-            within += step * (ordered[end - count] - mean)
-            if count >= k and cost[end - count] + within < cost[end]:
-                cost[end], size[end] = cost[end - count] + within, count
+            within += step * (ordered[stop - count] - mean)
+            if count >= k and cost[stop - count] + within < cost[stop]:
+                cost[stop], size[stop] = cost[stop - count] + within, count
     groups[:] = 0
     found = 0
-    end = number
+    end = np.int64(number)
     while end > 0 and size[end] > 0:
-        count = np.int64(size[end])
-        groups[end - count : end] = found
-        end -= count
+        first = end - np.int64(size[end])  # sizes are unsigned
+        groups[first:end] = found
+        end = first
         found += 1
     for i in range(number if found else 0):
         groups[i] = found - 1 - groups[i]

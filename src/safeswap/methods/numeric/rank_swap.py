@@ -47,9 +47,9 @@ from safeswap.model.numeric_column import changed_numbers, ordered_numbers
 from safeswap.model.schema import Kind, Schema
 from safeswap.model.text import plural
 
-# Values, draws and row numbers are packed into one word each, as far as they fit: plain words are sorted by their digits
-# in a few passes, without looking anything up. Large arrays are made here and not in the kernels: NumPy asks for huge
-# pages, Numba does not, and at 10⁷ records small pages take longer than the work on them.
+# Values, draws and row numbers are packed into one word each, as far as they fit: plain words are sorted by their
+# digits in a few passes, without looking anything up. Large arrays are made here and not in the kernels: NumPy asks for
+# huge pages, Numba does not, and at 10⁷ records small pages take longer than the work on them.
 
 _SCALES = (1.0, 10.0, 100.0, 1000.0)
 _EXACT = 2.0**52
