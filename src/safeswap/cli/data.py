@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +13,18 @@ import typer
 
 from safeswap.cli.console import Console, table, visible
 from safeswap.cli.masking import CONFIDENTIAL
-from safeswap.cli.options import OUTPUT, Force, check_outputs, command, make_group, reading_options, warn_of_losses
+from safeswap.cli.options import (
+    OUTPUT,
+    REQUIRED,
+    Force,
+    check_outputs,
+    command,
+    make_group,
+    option,
+    reading_options,
+    request_options,
+    warn_of_losses,
+)
 from safeswap.errors import SpecError
 from safeswap.model.text import plural
 
@@ -79,22 +91,26 @@ def describe(
     console.result({"command": "describe", "file": str(file), **description.as_dict(), "schema": written})
 
 
+@dataclass(frozen=True, kw_only=True)
+class MergedFiles:
+    """How the files are joined, and what is written."""
+
+    on: str | None = option("number of the household, a column of both files", metavar="A")
+    household_schema: Path | None = option("schema of the household file", metavar="TOML")
+    output: Path = option("merged person file (confidential)", default=REQUIRED, metavar="FILE", panel=OUTPUT)
+    write_schema: Path = option("write the schema of the merged file", default=REQUIRED, metavar="TOML", panel=OUTPUT)
+    force: Force = False
+
+
 @command
+@request_options(MergedFiles)
 @reading_options
 def merge_households(
     console: Console,
     households: Annotated[Path, typer.Argument(metavar="HOUSEHOLDS", help="file with one record per household")],
     persons: Annotated[Path, typer.Argument(metavar="PERSONS", help="file with one record per person")],
     *,
-    on: Annotated[str | None, typer.Option(metavar="A", help="number of the household, a column of both files")] = None,
-    household_schema: Annotated[Path | None, typer.Option(metavar="TOML", help="schema of the household file")] = None,
-    output: Annotated[
-        Path, typer.Option(metavar="FILE", help="merged person file (confidential)", rich_help_panel=OUTPUT)
-    ],
-    write_schema: Annotated[
-        Path, typer.Option(metavar="TOML", help="write the schema of the merged file", rich_help_panel=OUTPUT)
-    ],
-    force: Force = False,
+    options: MergedFiles,
     reading: dict[str, Any],
 ) -> None:
     """Join a file of households and a file of persons to one person file.
@@ -104,23 +120,24 @@ def merge_households(
     """
     from safeswap import workflow
     from safeswap.files.atomic import atomic_write
-    from safeswap.files.schema_file import write_schema as write_schema_file
+    from safeswap.files.schema_file import write_schema
     from safeswap.files.write import write_part
     from safeswap.workflow.households import merge_households as merge
 
-    check_outputs([output, write_schema], inputs=[households, persons], force=force)
+    output, schema, force = options.output, options.write_schema, options.force
+    check_outputs([output, schema], inputs=[households, persons], force=force)
     with console.steps(2) as steps:
         steps.at("reading")
-        described = {} if household_schema is None else {"schema": household_schema}
-        merged = merge(workflow.read(households, **described), workflow.read(persons, **reading), on=on)
+        homes = workflow.read(households, schema=options.household_schema)
+        merged = merge(homes, workflow.read(persons, **reading), on=options.on)
         steps.at("writing")
         with atomic_write(output, force=force) as part:  # both or neither
             write_part(merged, part, output)
-            write_schema_file(merged.schema, write_schema, force=force)
+            write_schema(merged.schema, schema, force=force)
     shared = [each.name for each in merged.schema.attributes if each.household]
     console.say(f"{plural(len(merged), 'person')}; the household's: {visible(', '.join(shared)) or 'nothing'}.")
-    console.say_places(("merged file", output, CONFIDENTIAL), ("schema", write_schema, ""))
-    places = {"output": str(output), "schema": str(write_schema)}
+    console.say_places(("merged file", output, CONFIDENTIAL), ("schema", schema, ""))
+    places = {"output": str(output), "schema": str(schema)}
     console.result({"command": "merge-households", "records": len(merged), "household": shared, **places})
 
 

@@ -231,6 +231,10 @@ def spec_options(
     return lambda function: replace_parameter("parameters", function, form.parameters(), form.collect)
 
 
+REQUIRED = dataclasses.MISSING
+"""The default of an option that must be given."""
+
+
 def option(text: str, *flags: str, default: Any = None, panel: str | None = None, **more: Any) -> Any:
     """Declare an option as a field of a dataclass, for :func:`request_options`: its help, and how typer shows it."""
     shown = typer.Option(*flags, help=text, rich_help_panel=panel, **more)
@@ -246,7 +250,8 @@ def request_options(
     for each in dataclasses.fields(request_type):
         if each.name not in omit:
             hint = Annotated[hints[each.name], each.metadata["option"]] if each.metadata else hints[each.name]
-            made[each.name] = make_parameter(each.name, hint, default=each.default)
+            default = inspect.Parameter.empty if each.default is REQUIRED else each.default
+            made[each.name] = make_parameter(each.name, hint, default=default)
     return lambda function: replace_parameter("options", function, made, lambda stated: request_type(**stated))
 
 

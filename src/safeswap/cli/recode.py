@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from safeswap.methods.recode.recipe import Recipe
     from safeswap.model.masked import Masked
     from safeswap.model.microdata import Microdata
+    from safeswap.workflow.recode_advice import AdviceList
     from safeswap.workflow.session import Stage
 
 RecipeFile = Annotated[Path | None, typer.Option("--recipe", metavar="TOML", help="recipe: the steps in order")]
@@ -209,24 +210,29 @@ def _require_recodes(recipe: Recipe) -> list[dict[str, Any]]:
 _WHOLE_NUMBERS_FROM = 100
 
 
+@dataclass(frozen=True, kw_only=True)
+class AdviceOptions:
+    """The steps before, the number of recodes to show, and the recipe to write."""
+
+    scenario: ScenarioFile = None
+    recipe: RecipeFile = None
+    most: int = option("maximum number of recodes to show", default=10, min=1, metavar="N")
+    take: Path | None = option(
+        "write the recipe, with the best recode added as its last step", metavar="TOML", panel=OUTPUT
+    )
+    force: Force = False
+
+
 @command
 @spec_options(Combinations)
+@request_options(AdviceOptions)
 @reading_options
 def advice(
     console: Console,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="file to examine")],
     *,
     parameters: dict[str, Any],
-    scenario: ScenarioFile = None,
-    recipe: RecipeFile = None,
-    most: Annotated[int, typer.Option(min=1, metavar="N", help="maximum number of recodes to show")] = 10,
-    take: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="TOML", help="write the recipe, with the best recode added as its last step", rich_help_panel=OUTPUT
-        ),
-    ] = None,
-    force: Force = False,
+    options: AdviceOptions,
     reading: dict[str, Any],
 ) -> None:
     """Rank single recodes by the unsafe combinations they remove for the information they cost.
@@ -240,15 +246,16 @@ def advice(
     from safeswap.workflow.recode_advice import advice as rank_recodes
     from safeswap.workflow.risks import restate_scenario
 
-    check_outputs([take] if take else [], inputs=[file, *([recipe] if recipe else [])], force=force)
-    stated = read_scenario(scenario)
+    recipe, take = options.recipe, options.take
+    check_outputs([take] if take else [], inputs=[file, *([recipe] if recipe else [])], force=options.force)
+    stated = read_scenario(options.scenario)
     asked = Combinations(**parameters) if stated is None else restate_scenario(stated, None, parameters)
     made = Recipe() if recipe is None else read_recipe(recipe)
     with console.steps(2) as steps:
         steps.at("reading")
         data = workflow.read(file, **reading)
         steps.at("trying recodes")
-        found = rank_recodes(workflow.recode(data, made), asked, most=most)
+        found = rank_recodes(workflow.recode(data, made), asked, most=options.most)
     if take is not None:
         if not len(found):
             raise InfeasibleError(
@@ -256,11 +263,19 @@ def advice(
                 code="no-advice",
                 hint="nothing was written",
             )
-        write_recipe(made + found[0].step, take, force=force)
+        write_recipe(made + found[0].step, take, force=options.force)
     whose = f"Scenario {visible(asked.name)}: " if isinstance(asked, Scenario) else ""
     console.say(
         f"{whose}{plural(found.unsafe, 'unsafe combination')} of values; {plural(found.tried, 'recode')} tried."
     )
+    if len(found):
+        console.say(_advice_table(found), gap=True)
+    if take is not None:
+        console.say(f"\nWrote {visible(str(take))}; it is confidential.")
+    console.result({"command": "advice", **found.as_dict(), "output": str(take) if take else None})
+
+
+def _advice_table(found: AdviceList) -> Table:
     rows = [
         [
             visible(each.step.sentence),
@@ -271,12 +286,8 @@ def advice(
         ]
         for each in found
     ]
-    if rows:
-        heading = ["recode", "removes", "still unsafe", "information lost", "removed per percent lost"]
-        console.say(table(heading, rows, right="lrrrr"), gap=True)
-    if take is not None:
-        console.say(f"\nWrote {visible(str(take))}; it is confidential.")
-    console.result({"command": "advice", **found.as_dict(), "output": str(take) if take else None})
+    heading = ["recode", "removes", "still unsafe", "information lost", "removed per percent lost"]
+    return table(heading, rows, right="lrrrr")
 
 
 def _format_worth(value: float) -> str:

@@ -1,11 +1,7 @@
-"""``safeswap release``, ``verify``, ``undo`` and ``report``.
-
-``safeswap report``.
-"""
+"""``safeswap release``, ``verify``, ``undo`` and ``report``."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -17,6 +13,7 @@ from safeswap.cli.masking import HOUSEHOLDS, HouseholdFiles, MaskedHouseholds, O
 from safeswap.cli.options import (
     OUTPUT,
     RANDOMNESS,
+    REQUIRED,
     Force,
     ScenarioFile,
     Shown,
@@ -57,8 +54,34 @@ _SHOWN = {
 }
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReleaseOptions:
+    """The files of a release, and what it is judged by; a project file states them itself."""
+
+    audit: Path | None = option("audit directory of the masking; a record of the release is added", metavar="DIR")
+    key: Path | None = option("secret key; determines the row order", metavar="FILE", panel=RANDOMNESS)
+    output: Path | None = option("directory to publish", metavar="BUNDLE", panel=OUTPUT)
+    force: Force = False
+    recipe: Path | None = option(
+        "recipe by which ORIGINAL was recoded without an audit record", metavar="TOML", panel=DOCUMENTATION
+    )
+    households: OriginalHouseholds = None
+    masked_households: MaskedHouseholds = None
+    scenario: ScenarioFile = None
+    policy: Path | None = option(
+        "largest advantage allowed by attack; by default SAFESWAP_POLICY", metavar="TOML", panel=CONSENT
+    )
+    control: Path | None = option("records held out before masking, to judge attacks by", metavar="FILE", panel=CONSENT)
+
+    def stated(self) -> list[str]:
+        """Return the options given that a project file states."""
+        given = {name: value for name, value in vars(self).items() if name not in ("key", "force")}
+        return [f"--{name.replace('_', '-')}" for name, value in given.items() if value is not None]
+
+
 @command
 @spec_options(ReleaseSpec, shown=_SHOWN)
+@request_options(ReleaseOptions)
 def release(
     console: Console,
     original: Annotated[Path, typer.Argument(metavar="ORIGINAL", help="original file, or a project file")],
@@ -67,43 +90,7 @@ def release(
         typer.Argument(metavar="MASKED", help="masked file, as written by swap or mask; none for a project"),
     ] = None,
     *,
-    audit: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="audit directory of the masking; a record of the release is added"),
-    ] = None,
-    key: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="secret key; determines the row order", rich_help_panel=RANDOMNESS),
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option(metavar="BUNDLE", help="directory to publish", rich_help_panel=OUTPUT)
-    ] = None,
-    force: Force = False,
-    recipe: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="TOML",
-            help="recipe by which ORIGINAL was recoded without an audit record",
-            rich_help_panel=DOCUMENTATION,
-        ),
-    ] = None,
-    households: OriginalHouseholds = None,
-    masked_households: MaskedHouseholds = None,
-    scenario: ScenarioFile = None,
-    policy: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="TOML",
-            help="largest advantage allowed by attack; by default SAFESWAP_POLICY",
-            rich_help_panel=CONSENT,
-        ),
-    ] = None,
-    control: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="records held out before masking, to judge attacks by", rich_help_panel=CONSENT
-        ),
-    ] = None,
+    options: ReleaseOptions,
     parameters: dict[str, Any],
 ) -> None:
     """Verify a masked file and write the bundle for publication.
@@ -116,19 +103,9 @@ def release(
     of date, if something required does not hold, or if a guess stands before a column that looks like an identifier.
     """
     if masked is None:
-        stated = {"--audit": audit, "--output": output, "--recipe": recipe, "--scenario": scenario}
-        stated |= {"--policy": policy, "--control": control}
-        stated |= {"--households": households, "--masked-households": masked_households}
-        published = _release_project(console, original, key, force=force, stated=stated, parameters=parameters)
+        published = _release_project(console, original, options, parameters)
     else:
-        if audit is None or key is None or output is None:
-            absent = "--audit DIR" if audit is None else "--key FILE" if key is None else "--output BUNDLE"
-            raise typer.BadParameter(f"missing option: {absent}")
-        both = HouseholdFiles(households=households, masked_households=masked_households).both()
-        parameters = {**parameters, "two_files": True} if both else parameters
-        files = _Files(original=original, masked=masked, audit=audit, key=key, output=output, households=both)
-        asked = {**parameters, "scenario": read_scenario(scenario), "policy": policy, "control": control}
-        published = _release_files(console, files, force=force, recipe=recipe, parameters=asked)
+        published = _release_files(console, (original, masked), options, parameters)
     console.say("Verified:")
     for finding in published.findings:
         console.say(f"  ✓ {visible(finding.sentence)}")
@@ -143,57 +120,44 @@ def release(
     console.result({"command": "release", **published.as_dict()})
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Files:
-    original: Path
-    masked: Path
-    audit: Path
-    key: Path
-    output: Path
-    households: tuple[Path, ...] = ()
-
-
 def _release_files(
-    console: Console, files: _Files, *, force: bool, recipe: Path | None, parameters: dict[str, Any]
+    console: Console, files: tuple[Path, Path], options: ReleaseOptions, parameters: dict[str, Any]
 ) -> Published:
     from safeswap import workflow
     from safeswap.workflow.masking import recall
 
-    inputs = [files.original, files.masked, *files.households, files.key, files.audit]
-    check_outputs([files.output], inputs=inputs, force=force)
-    secret = workflow.read_key(files.key)
+    audit, key, output = options.audit, options.key, options.output
+    if audit is None or key is None or output is None:
+        absent = "--audit DIR" if audit is None else "--key FILE" if key is None else "--output BUNDLE"
+        raise typer.BadParameter(f"missing option: {absent}")
+    both = HouseholdFiles(households=options.households, masked_households=options.masked_households).both()
+    gate = {"scenario": read_scenario(options.scenario), "policy": options.policy, "control": options.control}
+    check_outputs([output], inputs=[*files, *both, key, audit], force=options.force)
+    secret = workflow.read_key(key)
     with console.steps(2) as steps:
         steps.at("reading")
-        masking = recall(files.original, files.masked, audit=files.audit, recipe=recipe, households=files.households)
+        masking = recall(*files, audit=audit, recipe=options.recipe, households=both)
         steps.at("verifying and writing")
-        gate = {name: parameters.pop(name) for name in ("scenario", "policy", "control")}
-        terms = {**ReleaseSpec(**parameters).model_dump(), **gate}
-        return workflow.release(masking, files.output, audit=files.audit, key=secret, force=force, **terms)
+        spec = ReleaseSpec(**{**parameters, **({"two_files": True} if both else {})})
+        terms = {**spec.model_dump(), **gate}
+        return workflow.release(masking, output, audit=audit, key=secret, force=options.force, **terms)
 
 
-def _release_project(
-    console: Console,
-    project: Path,
-    key: Path | None,
-    *,
-    force: bool,
-    stated: Mapping[str, Any],
-    parameters: dict[str, Any],
-) -> Published:
+def _release_project(console: Console, project: Path, options: ReleaseOptions, parameters: dict[str, Any]) -> Published:
     """Release from a project file; what it states is not stated again."""
     from safeswap import workflow
     from safeswap.workflow.project import release_project
 
     if project.suffix.lower() != ".toml" and not project.is_dir():
         raise typer.BadParameter("missing argument MASKED: give the original and the masked file, or a project file")
-    twice = [name for name, value in stated.items() if value is not None]
+    twice = options.stated()
     twice += [f"--{name.replace('_', '-')}" for name in parameters if name not in _CONSENTS]
     if twice:
         raise typer.BadParameter(f"{twice[0]} is stated in the project file: change it there, and run it again")
-    secret = None if key is None else workflow.read_key(key)
+    secret = None if options.key is None else workflow.read_key(options.key)
     with console.steps(1) as steps:
         steps.at("verifying and writing")
-        return release_project(project, key=secret, force=force, **parameters)
+        return release_project(project, key=secret, force=options.force, **parameters)
 
 
 @command
@@ -223,26 +187,28 @@ def verify(
     console.result({"command": "verify", **found.as_dict()})
 
 
+@dataclass(frozen=True, kw_only=True)
+class UndoFiles:
+    """The record of the masking, and the files to write."""
+
+    record: Path = option(
+        "its audit record: the directory shown by swap or mask", "--record", default=REQUIRED, metavar="DIR"
+    )
+    output: Path = option("restored original (confidential)", default=REQUIRED, metavar="FILE", panel=OUTPUT)
+    households: Path | None = option("masked file of households, if it was masked with one", metavar="FILE")
+    on: str | None = option("number of the household, a column of both files", metavar="A")
+    household_output: Path | None = option("restored file of households", metavar="FILE", panel=OUTPUT)
+    force: Force = False
+
+
 @command
+@request_options(UndoFiles)
 @reading_options
 def undo(
     console: Console,
     masked: Annotated[Path, typer.Argument(metavar="MASKED", help="internal masked file (not a published bundle)")],
     *,
-    record: Annotated[
-        Path, typer.Option("--record", metavar="DIR", help="its audit record: the directory shown by swap or mask")
-    ],
-    output: Annotated[
-        Path, typer.Option(metavar="FILE", help="restored original (confidential)", rich_help_panel=OUTPUT)
-    ],
-    households: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="masked file of households, if it was masked with one")
-    ] = None,
-    on: Annotated[str | None, typer.Option(metavar="A", help="number of the household, a column of both files")] = None,
-    household_output: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="restored file of households", rich_help_panel=OUTPUT)
-    ] = None,
-    force: Force = False,
+    options: UndoFiles,
     reading: dict[str, Any],
 ) -> None:
     """Restore the original from a masked file and its audit record."""
@@ -250,10 +216,12 @@ def undo(
     from safeswap.files.write import write_files
     from safeswap.workflow.households import undo_households
 
+    record, output = options.record, options.output
+    households, household_output = options.households, options.household_output
     if (households is None) != (household_output is None):
         raise typer.BadParameter("--households and --household-output belong together")
     inputs = [path for path in (masked, record, households) if path is not None]
-    check_outputs([path for path in (output, household_output) if path is not None], inputs=inputs, force=force)
+    check_outputs([path for path in (output, household_output) if path is not None], inputs=inputs, force=options.force)
     with console.steps(2) as steps:
         steps.at("restoring")
         read = workflow.read(masked, **reading)
@@ -261,9 +229,9 @@ def undo(
         if households is None or household_output is None:
             original = workflow.undo(read, record)
         else:
-            written[household_output], original = undo_households(households, read, record, on=on)
+            written[household_output], original = undo_households(households, read, record, on=options.on)
         steps.at("writing")
-        write_files({**written, output: original}, force=force)
+        write_files({**written, output: original}, force=options.force)
     warn_of_losses(console, original, output)
     console.say(f"Restored {plural(len(original), 'record')} to {visible(str(output))}. Keep them confidential.")
     console.result({"command": "undo", "records": len(original), "output": str(output)})

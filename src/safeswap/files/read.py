@@ -14,10 +14,9 @@ from safeswap.files.formats import Loaded, TextOptions
 from safeswap.files.identifiers import check_identifier
 from safeswap.files.infer import check_levels, resolve_schema
 from safeswap.files.schema_file import read_schema
-from safeswap.files.sources import DEFAULT_LIMITS, Limits, existing_file, format_of
+from safeswap.files.sources import Limits, ReadingOptions, existing_file, format_of
 from safeswap.model.checked import check_types
 from safeswap.model.microdata import Microdata
-from safeswap.model.options import ReadingOptions
 from safeswap.model.schema import Kind, Schema, require_household
 from safeswap.model.two_files import divide_schema, merge_files
 
@@ -41,7 +40,7 @@ def read(source: Any, **options: Unpack[ReadingOptions]) -> Microdata:
     >>> data
     <Microdata 'toy': 2 records × 2 attributes: id, Sex>
     """
-    limits = options["limits"] or DEFAULT_LIMITS
+    limits = options["limits"]
     path = None if is_frame(source) else existing_file(source)
     if path is None:
         from safeswap.files.frames import from_frame

@@ -8,9 +8,12 @@ import stat
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 from safeswap.errors import InputError
 from safeswap.files import formats
+from safeswap.model.checked import Default
+from safeswap.model.options import ColumnOptions
 from safeswap.model.text import plural
 
 
@@ -63,6 +66,15 @@ def _limit_error(file: str, found: int, limit: int, what: str) -> InputError:
 
 
 DEFAULT_LIMITS = Limits()
+
+
+class ReadingOptions(ColumnOptions, total=False):
+    """How a file is read: its columns, the delimiter, encoding and quote of a text file, and what it may declare."""
+
+    delimiter: Annotated[str | None, Default(None)]
+    encoding: Annotated[str | None, Default(None)]
+    quote: Annotated[str | None, Default(None)]
+    limits: Annotated[Limits, Default(DEFAULT_LIMITS)]
 
 
 class Format:

@@ -4,8 +4,9 @@ One decorator does it for every public function, so that a wrong type raises a :
 argument, never an error from deep inside the program. Messages name types, not values.
 
 A function with many keywords declares them in a ``TypedDict``, as ``**options: Unpack[Options]``: each with its type
-and its :class:`Default`, without which it reaches the function only if it is given. The function is called, and shown
-by ``help``, as if each stood in its signature.
+and its :class:`Default`. The function is called, and shown by ``help``, as if each stood in its signature. A keyword
+without default reaches the function only if it is given: it belongs to a specification, which has its own default and
+its own error for a keyword that it does not know.
 """
 
 from __future__ import annotations
@@ -113,6 +114,7 @@ def check_types(function: Callable[P, T]) -> Callable[P, T]:
     rest: list[str] = []
     keywords = _unpacked_keywords(function)
     defaults = {name: each.default for name, each in keywords.items() if each.default is not LEFT_OUT}
+    knows_all = bool(keywords) and len(defaults) == len(keywords)
 
     def read_signature() -> None:
         hints.update({name: each.hint for name, each in keywords.items()})
@@ -130,7 +132,7 @@ def check_types(function: Callable[P, T]) -> Callable[P, T]:
         names = positional + rest * max(0, len(args) - len(positional))
         given = [_check_argument(function, name, value, hints[name]) for name, value in zip(names, args, strict=False)]
         given += args[len(given) :]  # surplus arguments: Python raises its own error
-        if keywords:
+        if knows_all:
             _refuse_unknown(function, kwargs, hints)
         named = {name: _check_argument(function, name, value, hints.get(name, Any)) for name, value in kwargs.items()}
         return function(*given, **{**defaults, **named})
@@ -142,10 +144,8 @@ def check_types(function: Callable[P, T]) -> Callable[P, T]:
 
 def _unpacked_keywords(function: Callable[..., Any]) -> dict[str, Keyword]:
     """Return the keywords that the function declares as ``**options: Unpack[…]``."""
-    if (
-        not inspect.unwrap(function).__code__.co_flags & inspect.CO_VARKEYWORDS
-    ):  # most functions: no signature is read for them
-        return {}
+    if not inspect.unwrap(function).__code__.co_flags & inspect.CO_VARKEYWORDS:
+        return {}  # most functions: no signature is read for them
     *_, last = inspect.signature(function).parameters.values()
     text = last.annotation if isinstance(last.annotation, str) else ""
     if not text.startswith("Unpack["):

@@ -1,4 +1,4 @@
-"""Keywords that several verbs take: how a file is read, which engine counts, and the source of randomness.
+"""Keywords that several verbs take: how columns are described, which engine counts, and the source of randomness.
 
 A verb declares them as ``**options: Unpack[…]``; :func:`~safeswap.model.checked.check_types` fills in the defaults and
 refuses a keyword that is not declared.
@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
 from safeswap.model.checked import Default
 from safeswap.model.key import Key
 from safeswap.model.schema import Kind, Schema
-
-if TYPE_CHECKING:
-    from safeswap.files.sources import Limits
 
 
 class ColumnOptions(TypedDict, total=False):
@@ -26,15 +23,6 @@ class ColumnOptions(TypedDict, total=False):
     kinds: Annotated[Mapping[str, Kind | str] | None, Default(None)]
     missing: Annotated[Sequence[str], Default(())]
     name: Annotated[str | None, Default(None)]
-
-
-class ReadingOptions(ColumnOptions, total=False):
-    """How a file is read: its columns, and the delimiter, encoding and quote of a text file."""
-
-    delimiter: Annotated[str | None, Default(None)]
-    encoding: Annotated[str | None, Default(None)]
-    quote: Annotated[str | None, Default(None)]
-    limits: Annotated[Limits | None, Default(None)]
 
 
 class EngineOptions(TypedDict, total=False):

@@ -303,9 +303,7 @@ def _count_on_engine(
     asked: dict[str, Any] = {"attributes": attributes, "limit": limit, "reading": reading}
     if means["engine"] == "spark":
         return count_in_spark(*files, session=means["spark"], threads=means["threads"], **asked)
-    limit_bytes(
-        means["memory_limit"]
-    )  # an invalid limit is refused, although counting needs less than any practical one
+    limit_bytes(means["memory_limit"])  # refused if invalid, although counting needs less than any practical one
     return count_files(*files, **asked)
 
 

@@ -178,7 +178,8 @@ def mask_file(
     written atomically, after every promise of the method was verified on what was read back from disk. Columns in which
     nothing is exchanged are copied without decoding. ``schema``, ``identifier``, ``kinds``, ``missing`` and ``name``
     describe the columns, as for :func:`read`; ``replicate`` is the number of the draw, and ``force`` overwrites.
-    With ``measures`` the result is assessed too, over ``attributes``, from data already read or by counting on the engine; those that do not apply are left out and named.
+    With ``measures`` the result is assessed too, over ``attributes``, from data already read or by counting on the
+    engine; those that do not apply are left out and named.
 
     A ``scenario``, or several, states the keys of the measures of risk, as in :func:`assess_file`.
 

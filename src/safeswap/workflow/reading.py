@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
-from safeswap.model.checked import check_types
+from safeswap.files.sources import ReadingOptions
+from safeswap.model.checked import check_types, stated
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @check_types
-def read(source: Any, **options: Any) -> Microdata:
+def read(source: Any, **options: Unpack[ReadingOptions]) -> Microdata:
     """Read a file or dataframe. See :func:`safeswap.files.read.read` for the options.
 
     >>> import pyarrow as pa
@@ -24,7 +25,8 @@ def read(source: Any, **options: Any) -> Microdata:
     """
     from safeswap.files.read import read as read_source
 
-    return source if isinstance(source, Microdata) and not options else read_source(source, **options)
+    given = stated(options, ReadingOptions)
+    return source if isinstance(source, Microdata) and not given else read_source(source, **given)
 
 
 @check_types

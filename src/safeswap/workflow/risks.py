@@ -104,20 +104,20 @@ class PlotOptions(TypedDict, total=False):
     linkage: Annotated[Literal["auto", "distance", "fellegi_sunter", "frequency"], Default("auto")]
     archive: Annotated[Any, Default(None)]
     population: Annotated[Any, Default(None)]
-    alpha: Annotated[Any, Default(None)]
-    scale: Annotated[Any, Default(None)]
-    distance: Annotated[Any, Default(None)]
-    policy: Annotated[Any, Default(None)]
-    largest_units: Annotated[Any, Default(None)]
-    exact_up_to: Annotated[Any, Default(None)]
-    densities: Annotated[Any, Default(None)]
-    training: Annotated[Any, Default(None)]
-    levels: Annotated[Any, Default(None)]
-    weight: Annotated[Any, Default(None)]
-    sampling_fraction: Annotated[Any, Default(None)]
-    importance: Annotated[Any, Default(None)]
-    k: Annotated[Any, Default(None)]
-    numbers_as_levels: Annotated[Any, Default(None)]
+    alpha: Any
+    scale: Any
+    distance: Any
+    policy: Any
+    largest_units: Any
+    exact_up_to: Any
+    densities: Any
+    training: Any
+    levels: Any
+    weight: Any
+    sampling_fraction: Any
+    importance: Any
+    k: Any
+    numbers_as_levels: Any
 
 
 @check_types
@@ -151,8 +151,8 @@ def confidentiality(
     from safeswap.measures.plot.plots import make_plot
 
     before, after = two_files(original, released)
-    linkage = options.pop("linkage")
-    stated: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    linkage = options["linkage"]
+    stated: dict[str, Any] = {name: value for name, value in options.items() if value is not None and name != "linkage"}
     stated |= {name: read(stated[name]) for name in ("archive", "population") if name in stated}
     if key is not None:
         stated["secret"] = keyed.derive(key.secret, "confidentiality")

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, TypedDict, Unpack
 
+from safeswap.files.sources import ReadingOptions
 from safeswap.measures.table_check import TableCheck, check_programme
 from safeswap.methods.safe.spec import SafeSpec, SafeTables
 from safeswap.model.checked import Default, check_types, stated
 from safeswap.model.masked import Masked
-from safeswap.model.options import Randomness, ReadingOptions
+from safeswap.model.options import Randomness
 
 Tables = str | Sequence[str] | Sequence[Sequence[str]] | Sequence[str | Sequence[str]]
 
