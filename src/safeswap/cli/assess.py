@@ -262,9 +262,7 @@ def _read_others(options: PlotFiles, before: Microdata, reading: dict[str, Any])
     found: dict[str, Any] = {}
     if options.archive is not None:
         identifier = before.schema.identifier
-        found["archive"] = workflow.read(
-            options.archive, **own, **({"identifier": identifier.name} if identifier else {})
-        )
+        found["archive"] = workflow.read(options.archive, **own, identifier=identifier.name if identifier else None)
     if options.population is not None:
         found["population"] = workflow.read(options.population, **own)
     return found

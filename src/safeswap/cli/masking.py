@@ -158,8 +158,7 @@ class MaskingOptions:
         """Read the file of households, if there is one."""
         from safeswap import workflow
 
-        described = {} if self.household_schema is None else {"schema": self.household_schema}
-        return None if self.households is None else workflow.read(self.households, **described)
+        return None if self.households is None else workflow.read(self.households, schema=self.household_schema)
 
     def places(self) -> tuple[Path, Path]:
         """Return output and audit directory, both of which a run needs."""

@@ -224,8 +224,8 @@ def read_control(source: Any, like: Microdata, **reading: Any) -> Microdata:
     plain = read(source, **reading)
     names = [name for name in like.attributes if name in plain.schema]
     kinds = {name: like.schema[name].kind.value for name in names if name != own}
-    stated = {"identifier": own} if own in plain.schema else {}
-    return read(source, kinds=kinds, **stated, **reading)
+    identifier = own if own in plain.schema else None
+    return read(source, kinds=kinds, identifier=identifier, **reading)
 
 
 def prepare_control(control: Any, masked: Any, original: Microdata) -> Microdata:
