@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -346,6 +348,24 @@ def register(made: Masked | Microdata) -> None:
     enter(made, FileRegister(configured_ledger()))
 
 
+@contextmanager
+def returning_memory() -> Iterator[None]:
+    """Let Arrow return memory to the system as soon as it is free, within the block, unless a pool was configured.
+
+    Its own pool keeps what a step has freed, so that the peak of a release is above the memory of its largest step.
+    """
+    import pyarrow as pa
+
+    kept = pa.default_memory_pool()
+    if "ARROW_DEFAULT_MEMORY_POOL" not in os.environ:
+        pa.set_memory_pool(pa.system_memory_pool())
+    try:
+        yield
+    finally:
+        pa.set_memory_pool(kept)
+
+
+@returning_memory()
 @check_types
 def recall(
     original: str | PathLike[str],

@@ -18,6 +18,7 @@ from safeswap.model.schema import household_attributes
 from safeswap.model.score import Comparison
 from safeswap.model.text import plural
 from safeswap.workflow.assessing import compare
+from safeswap.workflow.masking import returning_memory
 from safeswap.workflow.reading import read
 from safeswap.workflow.session import as_recipe
 
@@ -284,6 +285,7 @@ def _count_twins(original: Microdata, control: Microdata) -> int:
     return found if least > most else 0
 
 
+@returning_memory()
 @check_types
 def release(
     masked: Masked | MaskedHouseholds,
