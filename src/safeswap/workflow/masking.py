@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from safeswap.errors import EngineError, SpecError
@@ -348,6 +349,14 @@ def register(made: Masked | Microdata) -> None:
     enter(made, FileRegister(configured_ledger()))
 
 
+class _Pool:
+    """The memory pool that Arrow had before the first of the blocks that are open, in any thread."""
+
+    lock = Lock()
+    blocks = 0
+    before: Any = None
+
+
 @contextmanager
 def returning_memory() -> Iterator[None]:
     """Let Arrow return memory to the system as soon as it is free, within the block, unless a pool was configured.
@@ -356,13 +365,21 @@ def returning_memory() -> Iterator[None]:
     """
     import pyarrow as pa
 
-    kept = pa.default_memory_pool()
-    if "ARROW_DEFAULT_MEMORY_POOL" not in os.environ:
-        pa.set_memory_pool(pa.system_memory_pool())
+    if "ARROW_DEFAULT_MEMORY_POOL" in os.environ:
+        yield
+        return
+    with _Pool.lock:
+        if not _Pool.blocks:
+            _Pool.before = pa.default_memory_pool()
+            pa.set_memory_pool(pa.system_memory_pool())
+        _Pool.blocks += 1
     try:
         yield
     finally:
-        pa.set_memory_pool(kept)
+        with _Pool.lock:
+            _Pool.blocks -= 1
+            if not _Pool.blocks:
+                pa.set_memory_pool(_Pool.before)
 
 
 @returning_memory()

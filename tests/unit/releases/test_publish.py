@@ -260,6 +260,13 @@ def test_a_release_leaves_the_memory_pool_of_the_process_as_it_was(monkeypatch: 
         assert pa.default_memory_pool().backend_name == "system"
         raise ValueError("within")
     assert pa.default_memory_pool().backend_name == before
+    first, second = returning_memory(), returning_memory()  # in two threads, the first to begin may be the first to end
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert pa.default_memory_pool().backend_name == "system"
+    second.__exit__(None, None, None)
+    assert pa.default_memory_pool().backend_name == before
     monkeypatch.setenv("ARROW_DEFAULT_MEMORY_POOL", before)
     with returning_memory():
         assert pa.default_memory_pool().backend_name == before
