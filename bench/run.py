@@ -2,7 +2,8 @@
 
 ``python bench/run.py`` runs all of them at full size, ``--small`` with little data (the test suite does this, so that
 a benchmark cannot break unnoticed; its figures mean nothing), ``--only swap study`` those named. A figure that other
-versions are to be compared with is stored in ``last_version.json`` by ``--keep``.
+versions are to be compared with is stored in ``last_version.json`` by ``--keep``: all figures of a benchmark at
+once, with the commit that they were measured at.
 """
 
 from __future__ import annotations
@@ -96,27 +97,54 @@ def format_table(rows: list[dict[str, Any]], last: dict[str, float]) -> str:
     return "\n".join(lines)
 
 
+def find_commit() -> str:
+    """Return the commit that is measured, marked if files differ from it."""
+    command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+    return subprocess.run(command, cwd=HERE, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+
+
+def read_last(path: Path) -> dict[str, Any]:
+    """Return what was kept of each benchmark: its figures, and the commit that they were measured at."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+def keep_figures(path: Path, measured: dict[str, list[dict[str, Any]]], commit: str) -> None:
+    """Replace all figures of the benchmarks measured, so that those of one benchmark are of one commit."""
+    new = {
+        name: {"commit": commit, "figures": {find_title(row): row["figure"] for row in rows}}
+        for name, rows in measured.items()
+        if rows
+    }
+    text = json.dumps(read_last(path) | new, indent=2, sort_keys=True, ensure_ascii=False)
+    path.write_text(text + "\n", encoding="utf-8")
+
+
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--small", action="store_true", help="use little data: shows only that they run")
     options.add_argument("--only", nargs="+", choices=sorted(SMALL), metavar="NAME", help="run these only")
     options.add_argument("--keep", action="store_true", help="store the figures as those of the last version")
     chosen = options.parse_args()
+    if chosen.keep and chosen.small:
+        options.error("--small says nothing about speed, so its figures cannot be kept")
     failed = []
+    measured: dict[str, list[dict[str, Any]]] = {}
     with tempfile.TemporaryDirectory(prefix="safeswap-bench-") as folder:
-        results = Path(folder) / "results.jsonl"
         for name in chosen.only or SMALL:
             print(f"\n== {name}", flush=True)
+            results = Path(folder) / f"{name}.jsonl"
             try:
                 run_benchmark(name, SMALL[name] if chosen.small else (), results, once=chosen.small)
             except subprocess.CalledProcessError as error:
                 failed.append(f"{name} (exit status {error.returncode})")
-        rows = read_rows(results)
-    last = json.loads(LAST.read_text(encoding="utf-8")) if LAST.exists() else {}
-    print("\n" + format_table(rows, last))
+            else:
+                measured[name] = read_rows(results)
+    kept = [read_last(LAST)[name] for name in measured if name in read_last(LAST)]
+    figures = {title: figure for each in kept for title, figure in each["figures"].items()}
+    print("\n" + format_table([row for rows in measured.values() for row in rows], figures))
+    print("last version: " + (", ".join(sorted({each["commit"] for each in kept})) or "nothing kept"))
     if chosen.keep:
-        last |= {find_title(row): row["figure"] for row in rows}
-        LAST.write_text(json.dumps(last, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
+        keep_figures(LAST, measured, find_commit())
     for each in failed:
         print(f"FAILED: {each}")
     return 1 if failed else 0

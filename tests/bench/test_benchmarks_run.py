@@ -14,7 +14,7 @@ BENCH = Path(__file__).parents[2] / "bench"
 sys.path.insert(0, str(BENCH))
 
 from goals import ONCE, RESULTS  # noqa: E402
-from run import SMALL, format_table, read_rows  # noqa: E402
+from run import LAST, SMALL, format_table, keep_figures, read_last, read_rows  # noqa: E402
 
 NO_BENCHMARKS = {"goals", "growth_chart", "plain_numpy", "quiet_chromium", "run"}
 
@@ -47,3 +47,19 @@ def test_the_table_has_the_last_versions_figures() -> None:
     lines = format_table(rows, {"a, 1,000 records": 0.75}).splitlines()
     assert lines[1].split()[-2:] == ["met", "0.75"]
     assert lines[2].split()[-2:] == ["MISSED", "–"]
+
+
+def test_figures_of_a_benchmark_are_kept_together(tmp_path: Path) -> None:
+    path = tmp_path / "last.json"
+    row = {"name": "a", "records": None, "figure": 0.5}
+    keep_figures(path, {"one": [row, row | {"name": "b"}], "two": [row | {"name": "c"}]}, "first")
+    keep_figures(path, {"one": [row | {"figure": 0.25}], "three": []}, "second")
+    assert read_last(path) == {
+        "one": {"commit": "second", "figures": {"a": 0.25}},
+        "two": {"commit": "first", "figures": {"c": 0.5}},
+    }
+
+
+def test_what_is_kept_names_its_benchmark_and_commit() -> None:
+    assert set(read_last(LAST)) <= set(SMALL)
+    assert all(set(each) == {"commit", "figures"} for each in read_last(LAST).values())

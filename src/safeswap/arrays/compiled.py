@@ -2,7 +2,8 @@
 
 Importing Numba and loading a kernel from its cache takes half a second, compiling one up to a second. So a kernel
 is compiled on its first call, and functions on the path of a small file have a second form in plain NumPy, with the
-same result, for as long as :func:`is_worth_compiling` says no.
+same result, for as long as :func:`is_worth_compiling` says no. Families of kernels that take longer to compile run as
+the Python they are written in where there is little to do: :func:`python_if_little`.
 
 :func:`run_all` runs kernels on several cores, with results that do not depend on their number.
 """
@@ -18,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import update_wrapper
 from itertools import pairwise
-from threading import RLock
+from threading import RLock, local
 from typing import TYPE_CHECKING, Any, TypeVar
 
 SMALL = 1 << 21
@@ -27,15 +28,26 @@ SMALL = 1 << 21
 SMALL_FOR_NUMBA = 1 << 19
 """The same once a kernel has run: Numba need not be imported any more, only another kernel loaded."""
 
+FEW_STEPS = 1 << 22
+"""Work of at most so many steps of a kernel, most of them quick, may run in Python: about a second."""
+
 _LONGEST_WAIT = 60.0  # seconds; a kernel is compiled in a few, on a busy machine in more
 
 _making = RLock()
+
+
+class _Here(local):
+    is_plain = False
+
+
+_here = _Here()
 
 
 class Budget:
     """The number of elements that may still be processed in NumPy: a loop over small arrays is worth compiling too."""
 
     left = 1 << 26  # takes NumPy about as long as loading Numba
+    steps = 1 << 25  # of kernels in Python: a few seconds, as many as compiling them takes
 
 
 def is_worth_compiling(elements: int) -> bool:
@@ -44,10 +56,50 @@ def is_worth_compiling(elements: int) -> bool:
     >>> is_worth_compiling(SMALL)
     True
     """
+    if _here.is_plain:
+        return False
     if elements >= (SMALL_FOR_NUMBA if Kernel.is_numba_loaded else SMALL) or Budget.left < elements:
         return True
     Budget.left -= elements
     return False
+
+
+def is_plain_python() -> bool:
+    """Return whether kernels run as plain Python here."""
+    return _here.is_plain
+
+
+@contextmanager
+def plain_python(is_plain: bool = True) -> Iterator[None]:
+    """Run the kernels that are called inside, in this thread, as the Python they are written in, or compiled.
+
+    Integers are then NumPy's: a kernel that may run so must not rely on Numba to widen narrow ones.
+
+    >>> @njit(nogil=True)
+    ... def double(x):
+    ...     return 2 * x
+    >>> with plain_python():
+    ...     double(21), double.is_loaded
+    (42, False)
+    """
+    before, _here.is_plain = _here.is_plain, is_plain
+    try:
+        yield
+    finally:
+        _here.is_plain = before
+
+
+@contextmanager
+def python_if_little(steps: int, kernel: Any) -> Iterator[None]:
+    """Run kernels as plain Python if they need few steps and ``kernel``, one that they all go with, is not loaded.
+
+    For families of kernels that take long to compile, on small files: the same code, so the same result.
+    """
+    is_little = not kernel.is_loaded and steps <= min(FEW_STEPS, Budget.steps)
+    if is_little:
+        Budget.steps -= steps
+    with plain_python(is_little or is_plain_python()):
+        yield
 
 
 def _njit(**options: Any) -> Callable[[Callable[..., Any]], Kernel]:
@@ -64,8 +116,12 @@ def _njit(**options: Any) -> Callable[[Callable[..., Any]], Kernel]:
 
 if TYPE_CHECKING:
     from numba import njit as njit  # noqa: PLC0414  (exported)
+
+    inner = njit(cache=True, nogil=True)
 else:
     njit = _njit
+    inner = njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+    """Make a kernel that only other kernels call: it takes less time to compile."""
 
 
 class Kernel:
@@ -81,11 +137,19 @@ class Kernel:
         self.py_func = function
         self.targetoptions = options
         self._dispatcher: Any = None
+        self._is_inner = bool(options.get("no_cpython_wrapper"))
         update_wrapper(self, function)
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """Run compiled."""
+        """Run compiled, or as plain Python within :func:`plain_python` and where Python cannot call it compiled."""
+        if _here.is_plain or self._is_inner:
+            return self.py_func(*arguments, **named)
         return (self._dispatcher or self._make_dispatcher())(*arguments, **named)
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether it has run compiled in this process."""
+        return self._dispatcher is not None
 
     def __reduce__(self) -> str:
         return self.py_func.__qualname__  # a worker process finds it in its module
@@ -240,6 +304,9 @@ def split_runs(records: int) -> list[tuple[int, int]]:
 def run_all(work: Callable[[T], object], items: Sequence[T], threads: int | None = None) -> None:
     """Call ``work`` on every item: in a thread each if there are several, or in so many threads, by turns.
 
+    The calling thread is one of them: it starts at once, and takes what the others have not begun when it is done, so
+    that starting threads costs little even for short work.
+
     Plain threads, not Numba's parallel loops: its default pool breaks when two threads enter it at once, and
     compiling for it takes several times as long. The kernels release the GIL.
     """
@@ -247,8 +314,17 @@ def run_all(work: Callable[[T], object], items: Sequence[T], threads: int | None
         for item in items:
             work(item)
         return
-    with ThreadPoolExecutor(threads or len(items)) as pool:
-        for future in [pool.submit(work, item) for item in items]:
+    waiting = iter(items)  # shared: an item is taken by one thread only, under the GIL
+
+    def work_off() -> None:
+        for item in waiting:
+            work(item)
+
+    others = min(threads or len(items), len(items)) - 1
+    with ThreadPoolExecutor(others) as pool:
+        futures = [pool.submit(work_off) for _ in range(others)]
+        work_off()
+        for future in futures:
             future.result()
 
 

@@ -267,6 +267,44 @@ def _move(codes, rows, shift, mask, places, moved, moved_rows):  # type: ignore[
         places[digit] = place + 1
 
 
+def sort_words(words: Words, low: int) -> Words:
+    """Return the words in ascending order of all bits from ``low`` upwards; stable. Overwrites ``words``.
+
+    Linear time in one thread, with a pass for every eight bits that differ: fewer, the more bits the row numbers below
+    take.
+
+    >>> sort_words(np.array([0x31, 0x10, 0x30], np.uint64), 4).tolist()
+    [16, 49, 48]
+    """
+    if len(words) < 2:
+        return words
+    return np.asarray(_sort_words(words, np.empty_like(words), low))
+
+
+@njit(cache=True, nogil=True)
+def _sort_words(words, spare, low):  # type: ignore[no-untyped-def]
+    differing = np.uint64(0)
+    for i in range(words.size):
+        differing |= words[i] ^ words[0]
+    places, mask = np.empty(256, np.int64), np.uint64(255)
+    for place in range(low, 64, 8):
+        shift = np.uint64(place)
+        if (differing >> shift) & mask == 0:
+            continue
+        places[:] = 0
+        for i in range(words.size):
+            places[(words[i] >> shift) & mask] += 1
+        before = 0
+        for digit in range(256):
+            before, places[digit] = before + places[digit], before
+        for i in range(words.size):
+            digit = (words[i] >> shift) & mask
+            spare[places[digit]] = words[i]
+            places[digit] += 1
+        words, spare = spare, words
+    return words
+
+
 def walk(
     strata: UInt32s, number_of_strata: int, coordinates: UInt32s, wanted: int, by_stratum: bool
 ) -> tuple[Rows, int, int]:

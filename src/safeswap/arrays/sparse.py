@@ -61,6 +61,13 @@ def look_up(places, at_place):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
+def take_values(numbers, values, out):  # type: ignore[no-untyped-def]
+    """Write the value of each number; ``ndarray.take`` would first widen all numbers to 64 bits."""
+    for i in range(numbers.size):
+        out[i] = values[numbers[i]]
+
+
+@njit(cache=True, nogil=True)
 def collect_run(codes, shift, cursor, values, out):  # type: ignore[no-untyped-def]
     """Bring values from partition order back to file order, by the same walk that spread the records."""
     for i in range(codes.size):
@@ -249,7 +256,7 @@ class Groups:
 
         def take(r: int) -> None:
             run = slice(*self.runs[r])
-            values[self.offsets[r] : self.offsets[r + 1]].take(self.of_record[run], out=out[run], mode="clip")
+            take_values(self.of_record[run], values[self.offsets[r] : self.offsets[r + 1]], out[run])
 
         run_all(take, range(len(self.runs)))
         return out

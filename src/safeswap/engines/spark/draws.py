@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -34,6 +36,21 @@ class Step(Protocol):
         ...
 
 
+_spared: set[int] = set()
+"""Numbers of modules that this worker had imported when they were exempted."""
+
+
+def spare_imports() -> None:
+    """Exempt modules and compiled kernels from the garbage collection that Spark runs in a worker after every task.
+
+    It takes longer than a small task: a worker holds hundreds of thousands of objects that live as long as it does.
+    """
+    if len(sys.modules) not in _spared:
+        gc.collect()
+        gc.freeze()
+        _spared.add(len(sys.modules))
+
+
 @dataclass(frozen=True, eq=False)
 class PieceRun:
     """Read the pieces whose numbers arrive, and run a step on each."""
@@ -50,6 +67,7 @@ class PieceRun:
                 table = piece.read(self.names)
                 rows = np.arange(piece.first, piece.first + piece.records)
                 yield self.step(rows, [whole(column) for column in table.columns])
+        spare_imports()
 
 
 @dataclass(frozen=True, eq=False)

@@ -178,9 +178,7 @@ class SparkRecords:
         width = range(len(names))
         values = [f.first(f"v{j}").alias(f"v{j}") for j in width]
         rows = self._cells(names).groupBy(*(f"g{j}" for j in width)).agg(f.sum("n"), *values).collect()
-        packed = [
-            pa.array([row[len(names) + 1 + j] for row in rows], self._packed(name)) for j, name in enumerate(names)
-        ]
+        packed = [pa.array([row[len(names) + 1 + j] for row in rows], self._packed(n)) for j, n in enumerate(names)]
         columns = [unpack(column, self.kind(name)) for column, name in zip(packed, names, strict=True)]
         return Cells(
             names=names,
@@ -309,11 +307,8 @@ class SparkRecords:
 
     def _draw_records(self, request: PairRequest, share: float) -> Any:
         """Return the records with a low draw, as packets."""
-        step = LowDraws(
-            self._draw(request.draw_key),
-            min(int(share * 2.0**64), 2**64 - 1),
-            self._walk_of(request, share).bits,
-        )
+        most, bits = min(int(share * 2.0**64), 2**64 - 1), self._walk_of(request, share).bits
+        step = LowDraws(self._draw(request.draw_key), most, bits)
         return self.keep(self.read(step, (self.own, *_names(request.constraint)), PACKETS))
 
     def _race_records(self, request: PairRequest, targeting: Targeting) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from safeswap.arrays import cells, keyed, order, sparse
-from safeswap.arrays.compiled import is_worth_compiling, njit
+from safeswap.arrays.compiled import is_worth_compiling, njit, python_if_little
 from safeswap.arrays.geography import count_straddling, find_parents
 from safeswap.arrays.integer_codes import mark, take
 from safeswap.arrays.names import Names
@@ -18,8 +18,9 @@ from safeswap.arrays.types import Codes, Flags, Int32s, Int64s, Integers, Rows, 
 from safeswap.engines.base import column_identity
 from safeswap.errors import InfeasibleError, InputError, SpecError
 from safeswap.methods.exchange import require_categorical
+from safeswap.methods.household_swap.pairing import pair_risky
 from safeswap.methods.household_swap.spec import HouseholdSwapSpec
-from safeswap.methods.household_swap.swapping import Areas, Population, Risk
+from safeswap.methods.household_swap.swapping import STEPS_PER_PERSON, Areas, Population, Risk
 from safeswap.model.columns import missing_codes, to_numbers
 from safeswap.model.geography import find_straddling, not_nested_error
 from safeswap.model.households import absent_numbers
@@ -54,6 +55,11 @@ def read_households(records: Loadable, spec: HouseholdSwapSpec, key: Key, draw_k
     Columns are loaded when they are needed, and what is read from disk is freed as soon as it is told by household.
     """
     check_columns(records.schema, spec)
+    with python_if_little(STEPS_PER_PERSON * len(records), pair_risky):
+        return _read(records, spec, key, draw_key)
+
+
+def _read(records: Loadable, spec: HouseholdSwapSpec, key: Key, draw_key: bytes) -> Households:
     numbers, draw = _number_households(records, spec, key, draw_key)
     row_area, paths = _number_areas(records.load(spec.geography), spec)
     row_area, area = _place_households(spec, numbers, row_area, len(draw))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from safeswap.arrays import keyed, order
-from safeswap.arrays.compiled import njit
+from safeswap.arrays.compiled import inner, njit, python_if_little
 from safeswap.arrays.types import Rows
 from safeswap.engines.base import Records
 from safeswap.methods.household_swap.households import Households
+from safeswap.methods.household_swap.pairing import pair_risky
 from safeswap.methods.household_swap.swapping import Swapped
 from safeswap.model.key import Key
 
@@ -26,12 +29,15 @@ def pair_members(
     mates = partner[heads]
     even = bool((size[heads] == size[mates]).all())
     rows = np.empty(int(size[heads].sum(dtype=np.int64) + size[mates].sum(dtype=np.int64)), dtype=np.int64)
-    _list_members(found.numbers, partner, rows)
+    plain = partial(python_if_little, len(found.numbers), pair_risky)
+    with plain():
+        _list_members(found.numbers, partner, rows)
     words = records.words(rows, keyed.derive(key.secret, *context))
-    ends, members = _sort_members(found.numbers, rows, words, partner, size)
-    del rows, words
     takers, givers = (heads, mates) if even else (np.concatenate([heads, mates]), np.concatenate([mates, heads]))
-    return _pair(takers, givers, size, ends, members), even
+    with plain():
+        ends, members = _sort_members(found.numbers, rows, words, partner, size)
+        del rows, words
+        return _pair(takers, givers, size, ends, members), even
 
 
 def _sort_heads(found: Households, done: Swapped) -> Rows:
@@ -89,7 +95,7 @@ def _sort_by_words(by, begin, end, words):  # type: ignore[no-untyped-def]
         gap //= 3
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _precedes(words, one, other):  # type: ignore[no-untyped-def]
     if words[one, 0] != words[other, 0]:
         return words[one, 0] < words[other, 0]

@@ -17,14 +17,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from safeswap.arrays.compiled import njit
+from safeswap.arrays.compiled import inner, njit
 from safeswap.arrays.types import Int32s, Int64s, Integers, UInt8s, UInt64s
 
 FREE, FIXED = -1, -2
 """In place of a partner: none so far; never one."""
 
-BY_RISK, RISKY_FIRST, UNIFORM = 0, 1, 2
-"""How donors are taken: in proportion to their risk, the same with risky ones first, or all alike."""
+BY_RISK, RISKY_FIRST, UNIFORM = np.int64(0), np.int64(1), np.int64(2)
+"""How donors are taken: in proportion to their risk, the same with risky ones first, or all alike.
+
+NumPy's integers, as Numba would compile kernels once more for each literal one. For the same reason, places that
+kernels hand on begin as ``np.int64(0)``, and kernels that only kernels call are made by ``inner``.
+"""
 
 _TOP_BIT = np.uint64(1 << 63)
 _LARGEST_CELL = (1 << 24) - 1  # with the 40 upper bits of a draw, the product fits 64 bits
@@ -62,7 +66,7 @@ class Reach(NamedTuple):
     level_starts: Int64s
     scope_starts: Int64s
     donors: bool
-    taken: int  # BY_RISK, RISKY_FIRST or UNIFORM
+    taken: np.int64  # BY_RISK, RISKY_FIRST or UNIFORM
     crowd: int
     spread: int
 
@@ -77,10 +81,19 @@ def may_swap(g: Ground, one: int, other: int) -> bool:
 @njit(cache=True, nogil=True)
 def find_key(p: Profile, key: int) -> int:
     """Return the place of the first household whose cell and area have this key or a larger one."""
-    return p.starts[key] if len(p.starts) else np.searchsorted(p.keys, key)  # type: ignore[return-value]
+    if len(p.starts):
+        return int(p.starts[key])
+    low, high = 0, len(p.keys)
+    while low < high:
+        middle = (low + high) // 2
+        if p.keys[middle] < key:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _priority(g, household):  # type: ignore[no-untyped-def]
     """Return draw × smallest cell: ascending order is a sample in proportion to 1 / cell."""
     return (g.draw[household] >> np.uint64(24)) * np.uint64(min(g.smallest[household], _LARGEST_CELL))
@@ -93,7 +106,7 @@ def choose(risky: Int32s, level: int, g: Ground, p: Profile) -> tuple[Int32s, UI
     for household in risky:
         if g.required[household] == level and g.partner[household] == FREE:
             todo[number] = household
-            group[number] = p.cell[household] * g.levels.shape[1] + g.levels[level, g.area[household]]
+            group[number] = np.int64(p.cell[household]) * g.levels.shape[1] + g.levels[level, g.area[household]]
             number += 1
     return todo[:number], group[:number]
 
@@ -107,7 +120,7 @@ def pair_risky(todo: Int32s, g: Ground, p: Profile, reach: Reach) -> Int32s:
     """
     left = np.empty(len(todo), todo.dtype)
     number = 0
-    start = 0
+    start = np.int64(0)
     while start < len(todo):
         stop, low, most, groups = _find_scope(todo, start, g, p, reach)
         is_country = reach.scope == g.levels.shape[0] - 1
@@ -126,11 +139,11 @@ def pair_risky(todo: Int32s, g: Ground, p: Profile, reach: Reach) -> Int32s:
     return left[:number]
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _find_scope(todo, start, g, p, reach):  # type: ignore[no-untyped-def]
     """Return the end of the run of one cell and scope, the largest area's start and size, and the number of areas."""
     cell, scope = p.cell[todo[start]], g.levels[reach.scope, g.area[todo[start]]]
-    stop, low, most, groups = start, start, 0, 0
+    stop, low, most, groups = start, start, np.int64(0), 0
     while stop < len(todo) and p.cell[todo[stop]] == cell and g.levels[reach.scope, g.area[todo[stop]]] == scope:
         end = _end_of_area(todo, stop, len(todo), g, p, reach.level)
         if end - stop > most:
@@ -140,7 +153,7 @@ def _find_scope(todo, start, g, p, reach):  # type: ignore[no-untyped-def]
     return stop, low, most, groups
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _end_of_area(todo, start, stop, g, p, level):  # type: ignore[no-untyped-def]
     cell, area = p.cell[todo[start]], g.levels[level, g.area[todo[start]]]
     end = start
@@ -149,13 +162,13 @@ def _end_of_area(todo, start, stop, g, p, level):  # type: ignore[no-untyped-def
     return end
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _join(g, one, other):  # type: ignore[no-untyped-def]
     g.partner[one] = other
     g.partner[other] = one
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _pair_areas(todo, start, stop, low, high, g):  # type: ignore[no-untyped-def]
     """Pair position i with i + R/2, or everyone with the largest area, low to high, if that holds more than half."""
     if 2 * (high - low) > stop - start:
@@ -179,7 +192,7 @@ def _pair_areas(todo, start, stop, low, high, g):  # type: ignore[no-untyped-def
         other += 1
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _hide_among_donors(todo, start, stop, g, p, reach):  # type: ignore[no-untyped-def]
     """Give donors, all alike, to the households of each area: too few are at risk to hide among each other."""
     low = start
@@ -189,16 +202,16 @@ def _hide_among_donors(todo, start, stop, g, p, reach):  # type: ignore[no-untyp
         low = high
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _give_donors(todo, low, high, g, p, reach, taken):  # type: ignore[no-untyped-def]
     """Give donors of the scope outside their area to the free households from ``low`` to ``high``, of one area."""
-    wanted = 0
+    wanted = np.int64(0)
     for i in range(low, high):
         wanted += g.partner[todo[i]] == FREE
     if wanted == 0:
         return
     areas = g.levels.shape[1]
-    first = p.cell[todo[low]] * areas
+    first = np.int64(p.cell[todo[low]]) * areas
     scope = g.levels[reach.scope, g.area[todo[low]]]
     own = g.levels[reach.level, g.area[todo[low]]]
     begin = find_key(p, first + reach.scope_starts[scope])
@@ -216,7 +229,7 @@ def _give_donors(todo, low, high, g, p, reach, taken):  # type: ignore[no-untype
             place += 1
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _rank(g, donor, taken):  # type: ignore[no-untyped-def]
     if taken == UNIFORM:
         return g.draw[donor]
@@ -224,12 +237,12 @@ def _rank(g, donor, taken):  # type: ignore[no-untyped-def]
     return (_priority(g, donor) >> np.uint64(1)) | (_TOP_BIT if last else np.uint64(0))
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _take_donors(household, wanted, g, p, begin, own_begin, own_end, end, taken):  # type: ignore[no-untyped-def]
     """Return the free households outside the own area that come first, in their order."""
     found = np.empty(own_begin - begin + end - own_end, p.order.dtype)
     number = 0
-    best, best_rank = -1, np.uint64(0)
+    best, best_rank = np.int64(-1), np.uint64(0)
     for i in range(begin, end):
         if own_begin <= i < own_end:
             continue
@@ -251,18 +264,55 @@ def _take_donors(household, wanted, g, p, begin, own_begin, own_end, end, taken)
     return _first_by_rank(found[:number], wanted, g, taken)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _first_by_rank(found, wanted, g, taken):  # type: ignore[no-untyped-def]
     ranks = np.empty(len(found), np.uint64)
     for i in range(len(found)):
         ranks[i] = _rank(g, found[i], taken)
-    if len(found) > wanted:  # ties at the threshold are kept, then sorted out
-        limit = np.partition(ranks, wanted - 1)[wanted - 1]
-        kept = ranks <= limit
-        found, ranks = found[kept], ranks[kept]
-    by_draw = np.argsort(g.draw[found], kind="mergesort")
-    found, ranks = found[by_draw], ranks[by_draw]
-    return found[np.argsort(ranks, kind="mergesort")][:wanted]
+    return found[: _sort_first(found, ranks, wanted, g)]
+
+
+@inner
+def _sort_first(found, ranks, wanted, g):  # type: ignore[no-untyped-def]
+    """Bring the first households by rank, then draw, to the front, sorted; return their number.
+
+    A heap of those kept so far, the last one on top. NumPy's sorts would take longer to compile than all the rest.
+    """
+    kept = min(wanted, len(found))
+    if kept == 0:
+        return kept
+    for root in range(kept // 2 - 1, -1, -1):
+        _sift_down(found, ranks, root, kept, g)
+    for i in range(kept, len(found)):
+        if _is_before(found, ranks, i, 0, g):
+            found[0], ranks[0] = found[i], ranks[i]
+            _sift_down(found, ranks, np.int64(0), kept, g)
+    for end in range(kept - 1, 0, -1):
+        found[0], found[end] = found[end], found[0]
+        ranks[0], ranks[end] = ranks[end], ranks[0]
+        _sift_down(found, ranks, np.int64(0), end, g)
+    return kept
+
+
+@inner
+def _sift_down(found, ranks, root, end, g):  # type: ignore[no-untyped-def]
+    child = 2 * root + 1
+    while child < end:
+        if child + 1 < end and _is_before(found, ranks, child, child + 1, g):
+            child += 1
+        if not _is_before(found, ranks, root, child, g):
+            return
+        found[root], found[child] = found[child], found[root]
+        ranks[root], ranks[child] = ranks[child], ranks[root]
+        root = child
+        child = 2 * root + 1
+
+
+@inner
+def _is_before(found, ranks, one, other, g):  # type: ignore[no-untyped-def]
+    if ranks[one] != ranks[other]:
+        return ranks[one] < ranks[other]
+    return g.draw[found[one]] < g.draw[found[other]]
 
 
 @njit(cache=True, nogil=True)
@@ -278,7 +328,7 @@ def repair(left: Int32s, g: Ground, p: Profile) -> None:
         if g.partner[household] != FREE:
             continue
         if p.cell[household] != cell:
-            cell, steps = p.cell[household], 0
+            cell, steps = np.int64(p.cell[household]), 0
         begin, end = find_key(p, cell * areas), find_key(p, (cell + 1) * areas)
         steps += end - begin
         if steps > _STEPS_PER_CELL or _release_donor(household, g, p, begin, end):
@@ -286,10 +336,10 @@ def repair(left: Int32s, g: Ground, p: Profile) -> None:
         steps += _pass_on(household, g, p, begin, end, _STEPS_PER_CELL - steps)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _release_donor(household, g, p, begin, end):  # type: ignore[no-untyped-def]
     """Take a household whose partner need not move; return whether there is one."""
-    best, bottom = -1, g.levels.shape[0] - 1
+    best, bottom = np.int64(-1), g.levels.shape[0] - 1
     for i in range(begin, end):
         x = p.order[i]
         y = g.partner[x]
@@ -304,7 +354,7 @@ def _release_donor(household, g, p, begin, end):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _pass_on(household, g, p, begin, end, budget):  # type: ignore[no-untyped-def]
     """Take a household whose partner finds another one; return how many households were looked at."""
     best, other, steps = -1, -1, 0
@@ -326,10 +376,10 @@ def _pass_on(household, g, p, begin, end, budget):  # type: ignore[no-untyped-de
     return steps
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _find_free(but, household, g, p, begin, end):  # type: ignore[no-untyped-def]
     """Return a free household that may swap with this one, risky ones first, or −1."""
-    best, bottom = -1, g.levels.shape[0] - 1
+    best, bottom = np.int64(-1), g.levels.shape[0] - 1
     for i in range(begin, end):
         z = p.order[i]
         if z == but or g.partner[z] != FREE or not may_swap(g, household, z):
@@ -347,20 +397,10 @@ def sort_by_priority(starts: Int32s, order: Int32s, short: Int64s, g: Ground) ->
         some = order[starts[a] : starts[a + 1]]
         if short[a] == 0 or len(some) < 2:
             continue
-        priority = _priorities(g, some)
-        by = np.argsort(priority)
-        if (np.diff(priority[by]) == 0).any():  # the draw breaks ties, which order would not
-            some = some[np.argsort(g.draw[some])]
-            by = np.argsort(_priorities(g, some), kind="mergesort")
-        order[starts[a] : starts[a + 1]] = some[by]
-
-
-@njit(cache=True, nogil=True)
-def _priorities(g, households):  # type: ignore[no-untyped-def]
-    found = np.empty(len(households), np.uint64)
-    for i in range(len(households)):
-        found[i] = _priority(g, households[i])
-    return found
+        ranks = np.empty(len(some), np.uint64)
+        for i in range(len(some)):
+            ranks[i] = _priority(g, some[i])
+        _sort_first(some, ranks, len(some), g)
 
 
 @njit(cache=True, nogil=True)
@@ -379,7 +419,7 @@ def top_up(short: Int64s, scope_starts: Int64s, g: Ground, p: Profile, starts: I
                 short[other[i]] -= 1
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _pair_shortages(short, begin, end):  # type: ignore[no-untyped-def]
     """Return pairs of areas, each area as often as it is short."""
     total, most, largest = 0, 0, -1
@@ -403,7 +443,7 @@ def _pair_shortages(short, begin, end):  # type: ignore[no-untyped-def]
     return slots[:half], slots[half:]
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _swap_between(one, other, head, g, p, starts, order):  # type: ignore[no-untyped-def]
     """Pair the first household of one area that has a partner in the other; return whether there is one."""
     bottom, areas = g.levels.shape[0] - 1, g.levels.shape[1]
@@ -413,7 +453,7 @@ def _swap_between(one, other, head, g, p, starts, order):  # type: ignore[no-unt
         household = order[i]
         if not _need_not_move(household, g, bottom):
             continue
-        key, best = p.cell[household] * areas + other, -1
+        key, best = np.int64(p.cell[household]) * areas + other, np.int64(-1)
         for place in range(find_key(p, key), find_key(p, key + 1)):
             donor = p.order[place]
             if _need_not_move(donor, g, bottom) and (best < 0 or _comes_first(donor, best, g)):
@@ -424,12 +464,12 @@ def _swap_between(one, other, head, g, p, starts, order):  # type: ignore[no-unt
     return False
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _need_not_move(household, g, bottom):  # type: ignore[no-untyped-def]
     return g.partner[household] == FREE and g.required[household] >= bottom
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _comes_first(one, other, g):  # type: ignore[no-untyped-def]
     first, second = _priority(g, one), _priority(g, other)
     return first < second if first != second else g.draw[one] < g.draw[other]
@@ -449,7 +489,7 @@ def open_pairs(short: Int64s, g: Ground, p: Profile, starts: Int32s, order: Int3
             i += 1
             if not _need_not_move(household, g, bottom):
                 continue
-            cell = p.cell[household]
+            cell = np.int64(p.cell[household])
             other = _find_other(household, g, p, cell * areas + area, bottom)
             if other < 0:
                 continue
@@ -462,10 +502,10 @@ def open_pairs(short: Int64s, g: Ground, p: Profile, starts: Int32s, order: Int3
                 short[area] -= 2
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _find_other(household, g, p, key, bottom):  # type: ignore[no-untyped-def]
     """Return the next household of the same cell and area that need not move, or −1."""
-    best = -1
+    best = np.int64(-1)
     for place in range(find_key(p, key), find_key(p, key + 1)):
         found = p.order[place]
         if found != household and _need_not_move(found, g, bottom) and (best < 0 or _comes_first(found, best, g)):
@@ -473,10 +513,10 @@ def _find_other(household, g, p, key, bottom):  # type: ignore[no-untyped-def]
     return best
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _find_pair_outside(area, g, p, begin, end):  # type: ignore[no-untyped-def]
     """Return the first of a pair that need not move and does not touch the area, the one with the lowest draw."""
-    best, bottom = -1, g.levels.shape[0] - 1
+    best, bottom = np.int64(-1), g.levels.shape[0] - 1
     for i in range(begin, end):
         one = p.order[i]
         other = g.partner[one]

@@ -11,18 +11,23 @@ from typing import Any
 
 import numpy as np
 
-from safeswap.arrays.compiled import njit
+from safeswap.arrays.compiled import njit, python_if_little
 from safeswap.arrays.types import Flags, Int32s, Int64s, Integers
 from safeswap.methods.household_swap.households import Households
-from safeswap.methods.household_swap.pairing import FIXED
+from safeswap.methods.household_swap.pairing import FIXED, pair_risky
 from safeswap.methods.household_swap.spec import HouseholdSwapSpec
-from safeswap.methods.household_swap.swapping import Population, Swapped
+from safeswap.methods.household_swap.swapping import STEPS_PER_PERSON, Population, Swapped
 
 _KEYS_PER_HOUSEHOLD = 4  # of more, households are sorted instead of counted
 
 
 def describe_swap(found: Households, spec: HouseholdSwapSpec, done: Swapped) -> dict[str, Any]:
     """Return the figures by level and profile, as plain values."""
+    with python_if_little(STEPS_PER_PERSON * len(found.numbers), pair_risky):
+        return _describe(found, spec, done)
+
+
+def _describe(found: Households, spec: HouseholdSwapSpec, done: Swapped) -> dict[str, Any]:
     people, levels = found.population, found.population.areas.levels
     old, new = people.ranks, done.move(people.ranks)
     heads = np.flatnonzero(done.partner >= 0)
@@ -117,4 +122,4 @@ def _count_below(cell: Integers, area: Int32s, counted: Flags, areas: int) -> Ca
 @njit(cache=True, nogil=True)
 def _count_keys(cell, area, counted, areas, counts):  # type: ignore[no-untyped-def]
     for i in range(len(cell)):
-        counts[cell[i] * areas + area[i] + 1] += counted[i]
+        counts[np.int64(cell[i]) * areas + area[i] + 1] += counted[i]

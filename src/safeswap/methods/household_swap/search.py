@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from safeswap.arrays.compiled import njit
+from safeswap.arrays.compiled import inner, njit
 from safeswap.arrays.types import Flags, Int32s, Int64s
 from safeswap.methods.household_swap.pairing import FIXED, FREE, Ground, Profile, find_key
 
@@ -51,7 +51,8 @@ def _cover_cell(members: Int32s, g: Ground) -> bool:
     if len(members) > LARGEST_CELL:
         return False
     match = np.append(mates, np.int64(-1))
-    required, classes = g.required[members].astype(np.int64), g.levels[:bottom, g.area[members]].astype(np.int64)
+    required = g.required[members].astype(np.int64)
+    classes = np.ascontiguousarray(g.levels[:bottom, g.area[members]], dtype=np.int64)
     waiting = np.flatnonzero((required < bottom) & (mates < 0))
     failed: set[int] = set()
     for root in waiting[np.argsort(required[waiting], kind="stable")].tolist():
@@ -132,7 +133,7 @@ def search(root: int, match: Int64s, required: Int64s, classes: npt.NDArray[np.i
     return True
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _are_adjacent(v, w, extra, required, classes):  # type: ignore[no-untyped-def]
     bottom = classes.shape[0]
     if extra in (v, w):
@@ -141,7 +142,7 @@ def _are_adjacent(v, w, extra, required, classes):  # type: ignore[no-untyped-de
     return classes[level, v] != classes[level, w]
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _contract(v, w, base, match, parent, used, queue, tail):  # type: ignore[no-untyped-def]
     """Shrink the odd cycle that closes between v and w; return the new end of the queue."""
     top = _common_base(v, w, base, match, parent)
@@ -157,7 +158,7 @@ def _contract(v, w, base, match, parent, used, queue, tail):  # type: ignore[no-
     return tail
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _common_base(a, b, base, match, parent):  # type: ignore[no-untyped-def]
     seen = np.zeros(len(base), np.bool_)
     while True:
@@ -173,7 +174,7 @@ def _common_base(a, b, base, match, parent):  # type: ignore[no-untyped-def]
         b = parent[match[b]]
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _mark_path(v, top, child, base, match, parent, in_blossom):  # type: ignore[no-untyped-def]
     while base[v] != top:
         in_blossom[base[v]] = in_blossom[base[match[v]]] = True

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from safeswap.arrays import cells, order, sparse
-from safeswap.arrays.compiled import njit
+from safeswap.arrays.compiled import FEW_STEPS, is_plain_python, njit, plain_python, python_if_little
 from safeswap.arrays.integer_codes import take
 from safeswap.arrays.types import Codes, Flags, Int32s, Int64s, Integers, UInt8s, UInt64s
 from safeswap.methods.household_swap import pairing, search
@@ -20,6 +20,10 @@ _DENSE = 1 << 24
 _FEW_KEYS = 1 << 20
 _NO_CELL = np.iinfo(np.int32).max
 _RUN = 1 << 17  # persons looked up at a time
+_LITTLE_REPAIR = 1 << 21  # steps
+
+STEPS_PER_PERSON = 30
+"""Steps that kernels take for each person, roughly: what is too little to compile them for is told by this."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,15 +256,28 @@ def swap_in_rounds(population: Population, rules: Rules, risk: Risk, *, k: int, 
     With ``k`` 0 the risk is not from counts, and one round is all.
     """
     board, added = _Board(population), []
-    done = _swap(board, rules, risk)
-    for _ in range(rounds - 1 if k else 0):
-        more = find_exposed(population, done, done.required, k)
-        added.append(int(np.count_nonzero(more != done.required)))
-        if not added[-1]:
-            break
-        del done  # of a hundred million persons, 220 MB
-        done = _swap(board, rules, replace(risk, required=more))
+    with python_if_little(_estimate_steps(population), pairing.pair_risky):
+        done = _swap(board, rules, risk)
+        for _ in range(rounds - 1 if k else 0):
+            more = find_exposed(population, done, done.required, k)
+            added.append(int(np.count_nonzero(more != done.required)))
+            if not added[-1]:
+                break
+            del done  # of a hundred million persons, 220 MB
+            done = _swap(board, rules, replace(risk, required=more))
     return replace(done, risk=risk, added=tuple(added))
+
+
+def _estimate_steps(population: Population) -> int:
+    """Return roughly how many steps a swap takes at most, leaving repairs aside; a low one of many persons."""
+    steps = STEPS_PER_PERSON * len(population.cell)
+    if steps > FEW_STEPS:
+        return steps
+    cell, area = population.profiles[-1].astype(np.int64), population.area.astype(np.int64)
+    pairs = np.unique(cell * (int(area.max(initial=0)) + 1) + area) // (int(area.max(initial=0)) + 1)
+    sizes, areas = np.bincount(cell), np.bincount(pairs, minlength=int(cell.max(initial=0)) + 1)
+    # Every area of a cell may look through the cell, at each level; topping up, every household through its area.
+    return int(steps + population.areas.depth * (sizes * areas).sum() + (np.bincount(area) ** 2).sum())
 
 
 def find_exposed(population: Population, done: Swapped, required: UInt8s, k: int) -> UInt8s:
@@ -273,7 +290,8 @@ def find_exposed(population: Population, done: Swapped, required: UInt8s, k: int
 
 def swap_once(population: Population, rules: Rules, risk: Risk) -> Swapped:
     """Pair the households required to move, strict profile first, then top up to the rate."""
-    return _swap(_Board(population), rules, risk)
+    with python_if_little(_estimate_steps(population), pairing.pair_risky):
+        return _swap(_Board(population), rules, risk)
 
 
 class _Board:
@@ -345,9 +363,12 @@ def _pair_profile(risky: Int32s, ground: Ground, profile: Profile, areas: Areas,
     if not len(left):
         return True
     left = left[np.lexsort((ground.draw[left], ground.required[left], profile.cell[left]))]
-    pairing.repair(left, ground, profile)
-    left = left[ground.partner[left] == FREE]
-    return search.cover_rest(left, ground, profile) if len(left) else True
+    # Both may take the square of a cell for each household.
+    steps = (np.bincount(profile.cell)[profile.cell[left]].astype(np.float64) ** 2).sum() if is_plain_python() else 0
+    with plain_python(is_plain_python() and bool(steps <= _LITTLE_REPAIR)):
+        pairing.repair(left, ground, profile)
+        left = left[ground.partner[left] == FREE]
+        return search.cover_rest(left, ground, profile) if len(left) else True
 
 
 def _reaches(level: int, areas: Areas, rules: Rules) -> Iterator[Reach]:

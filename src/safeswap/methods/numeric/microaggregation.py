@@ -65,7 +65,6 @@ def mdav(points: Floats, k: int) -> tuple[Rows, int]:
     return groups, int(_mdav(given, _Remaining.of(build(given)), k, groups))
 
 
-@njit(cache=True, nogil=True)
 def best_runs(ordered: Floats, k: int) -> tuple[Rows, int]:
     """Return the group of each sorted value, and the number of groups, with the least sum of squares within groups.
 
@@ -73,25 +72,38 @@ def best_runs(ordered: Floats, k: int) -> tuple[Rows, int]:
     [0, 0, 0, 1, 1]
     """
     number = len(ordered)
-    cost = np.full(number + 1, np.inf)
-    size = np.zeros(number + 1, dtype=np.int64)
+    # Made here and not in the kernel: NumPy asks for huge pages, which large files need.
+    cost, groups = np.empty(number + 1), np.empty(number, dtype=np.int64)
+    size = np.empty(number + 1, dtype=np.min_scalar_type(max(2 * k - 1, 0)))
+    return groups, int(_find_runs(ordered, k, cost, size, groups))
+
+
+@njit(cache=True, nogil=True)
+def _find_runs(ordered, k, cost, size, groups):  # type: ignore[no-untyped-def]
+    """Fill in the groups, of which each ends where the cheapest one of its last value begins; return their number."""
+    number = len(ordered)
+    cost[:] = np.inf
+    size[:] = 0
     cost[0] = 0.0
-    for end in range(k, number + 1):
+    for stop in range(k, number + 1):
         mean, within = 0.0, 0.0
-        for count in range(1, min(2 * k, end + 1)):
-            step = ordered[end - count] - mean
+        for count in range(1, min(2 * k, stop + 1)):
+            step = ordered[stop - count] - mean
             mean += step / count
-            within += step * (ordered[end - count] - mean)
-            if count >= k and cost[end - count] + within < cost[end]:
-                cost[end], size[end] = cost[end - count] + within, count
-    groups = np.zeros(number, dtype=np.int64)
+            within += step * (ordered[stop - count] - mean)
+            if count >= k and cost[stop - count] + within < cost[stop]:
+                cost[stop], size[stop] = cost[stop - count] + within, count
+    groups[:] = 0
     found = 0
-    end = number
+    end = np.int64(number)
     while end > 0 and size[end] > 0:
-        groups[end - size[end] : end] = found
-        end -= size[end]
+        first = end - np.int64(size[end])  # sizes are unsigned
+        groups[first:end] = found
+        end = first
         found += 1
-    return found - 1 - groups if found else groups, max(found, min(1, number))
+    for i in range(number if found else 0):
+        groups[i] = found - 1 - groups[i]
+    return max(found, min(1, number))
 
 
 class _Remaining(NamedTuple):

@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from safeswap.arrays import moments
 from safeswap.arrays.compiled import njit, run_all
-from safeswap.arrays.order import bucket_sort
-from safeswap.arrays.types import Floats, Rows, Words
+from safeswap.arrays.order import bucket_sort, sort_words
+from safeswap.arrays.types import Floats, Rows, UInt32s, Words
 from safeswap.engines.memory import exchange
 from safeswap.errors import SpecError
 from safeswap.methods.numeric.spec import KeptMean, MissingStays, RanksNear, RankSwapSpec
@@ -47,8 +47,9 @@ from safeswap.model.numeric_column import changed_numbers, ordered_numbers
 from safeswap.model.schema import Kind, Schema
 from safeswap.model.text import plural
 
-# Values, draws and row numbers are packed into one word each, as far as they fit: sorting plain words takes a quarter
-# of the time of sorting row numbers by value.
+# Values, draws and row numbers are packed into one word each, as far as they fit: plain words are sorted by their
+# digits in a few passes, without looking anything up. Large arrays are made here and not in the kernels: NumPy asks for
+# huge pages, Numba does not, and at 10⁷ records small pages take longer than the work on them.
 
 _SCALES = (1.0, 10.0, 100.0, 1000.0)
 _EXACT = 2.0**52
@@ -87,12 +88,16 @@ def order_records(columns: Sequence[Floats], words: Words) -> Rows:
 def _sort_keys(keys: Words, words: Words) -> tuple[Rows, Words]:
     row_bits = (len(keys) - 1).bit_length()
     spare = 64 - row_bits - int(keys.max()).bit_length()  # bits for the draw; negative: the keys are cut
-    packed = _pack(keys, words, row_bits, spare)
-    packed.sort()
-    order, long_runs = _unpack(packed, row_bits, keys, words)
+    packed, order = np.empty(len(keys), dtype=np.uint64), np.empty(len(keys), dtype=np.int64)
+    _pack(keys, words, row_bits, spare, packed)
+    packed = sort_words(packed, row_bits)  # rows ascend where all above is equal
+    long_runs = _unpack(packed, row_bits, keys, words, order)
     for start, end in long_runs:
         order[start:end] = _sort_run(order[start:end], keys, words)
-    return order, packed >> np.uint64(row_bits + spare) if 0 <= spare < 64 - row_bits else keys[order]
+    if 0 <= spare < 64 - row_bits:
+        packed >>= np.uint64(row_bits + spare)  # in place: at 10⁷ records fresh memory costs more than the shift
+        return order, packed
+    return order, keys[order]
 
 
 def _sort_run(rows: Rows, keys: Words, words: Words) -> Rows:
@@ -105,43 +110,40 @@ def _sort_run(rows: Rows, keys: Words, words: Words) -> Rows:
 
 def _order_keys(values: Floats) -> Words:
     """Return whole numbers in the order of the values, from 0: the values in their last decimal, else their bits."""
+    keys = np.empty(len(values), dtype=np.uint64)
     for scale in _SCALES:
-        are_whole, keys = _scale_values(values, scale)
-        if are_whole:
-            return np.asarray(keys - keys.min())
+        if _scale_values(values, scale, keys):
+            keys -= keys.min()
+            return np.asarray(keys)
     bits = (values + 0.0).view(np.int64)  # −0.0 becomes 0.0
     signed = np.where(bits < 0, bits ^ np.int64(2**63 - 1), bits)
     return np.asarray(signed.view(np.uint64) - np.uint64(int(signed.min()) % 2**64))
 
 
 @njit(cache=True, nogil=True)
-def _scale_values(values: Floats, scale: float) -> tuple[bool, Words]:
-    """Return whether all values are whole multiples of 1 / ``scale``, and the multiples, moved above 0."""
-    keys = np.empty(len(values), dtype=np.uint64)
+def _scale_values(values: Floats, scale: float, keys: Words) -> bool:
+    """Return whether all values are whole multiples of 1 / ``scale``; fill in the multiples, moved above 0."""
     for i in range(len(values)):
         multiple = np.rint(values[i] * scale)
         if multiple / scale != values[i] or abs(multiple) >= _EXACT:
-            return False, keys
+            return False
         keys[i] = np.int64(multiple) + np.int64(_EXACT)
-    return True, keys
+    return True
 
 
 @njit(cache=True, nogil=True)
-def _pack(keys: Words, words: Words, row_bits: int, spare: int) -> Words:
-    packed = np.empty(len(keys), dtype=np.uint64)
+def _pack(keys: Words, words: Words, row_bits: int, spare: int, packed: Words) -> None:
     for i in range(len(keys)):
         if spare > 0:
             top = keys[i] << np.uint64(spare) | words[i, 0] >> np.uint64(64 - spare)
         else:
             top = keys[i] >> np.uint64(-spare)
         packed[i] = top << np.uint64(row_bits) | np.uint64(i)
-    return packed
 
 
 @njit(cache=True, nogil=True)
-def _unpack(packed: Words, row_bits: int, keys: Words, words: Words) -> tuple[Rows, list[tuple[int, int]]]:
-    """Return the rows in full order, and the runs still to be sorted: those of one packed word that are long."""
-    order = np.empty(len(packed), dtype=np.int64)
+def _unpack(packed: Words, row_bits: int, keys: Words, words: Words, order: Rows) -> list[tuple[int, int]]:
+    """Fill in the rows in full order; return the runs still to be sorted: those of one packed word that are long."""
     long_runs = [(0, 0)]
     start = 0
     shift, mask = np.uint64(row_bits), (np.uint64(1) << np.uint64(row_bits)) - np.uint64(1)
@@ -159,7 +161,7 @@ def _unpack(packed: Words, row_bits: int, keys: Words, words: Words) -> tuple[Ro
         else:
             long_runs[-1] = (start, i + 1)
         order[j] = row
-    return order, long_runs
+    return long_runs
 
 
 @njit(cache=True, nogil=True)
@@ -184,7 +186,6 @@ _LOWEST_BIT[[((0x03F79D71B4CB0A89 << place) % 2**64) >> 58 for place in range(64
 _NTH_BIT = np.array([([j for j in range(8) if byte >> j & 1] + [0] * 8)[:8] for byte in range(256)], dtype=np.uint64)
 
 
-@njit(cache=True, nogil=True)
 def pairs_within(keys: Words, rows: Rows, words: Words, window: int) -> Rows:
     """Draw disjoint pairs of rows at most ``window`` positions apart whose values differ.
 
@@ -196,15 +197,22 @@ def pairs_within(keys: Words, rows: Rows, words: Words, window: int) -> Rows:
     >>> pairs_within(np.array([1, 2, 3, 4], np.uint64), np.array([3, 2, 1, 0]), words, 1).tolist()
     [[3, 2], [1, 0]]
     """
+    halves, draws = np.empty(len(words), dtype=np.uint32), np.empty(len(keys), dtype=np.uint32)
+    # The half words together first: loads are then from a quarter of the memory.
+    np.right_shift(words[:, 1], _HALF, out=halves, casting="unsafe")
+    halves.take(rows, out=draws, mode="clip")
+    pairs = np.empty((len(keys) // 2, 2), dtype=np.int64)
+    return pairs[: _pair_within(keys, rows, draws, window, pairs)]
+
+
+@njit(cache=True, nogil=True)
+def _pair_within(keys: Words, rows: Rows, draws: UInt32s, window: int, pairs: Rows) -> int:
+    """Fill in the pairs, as rows; return their number. ``draws`` are in the order of ``rows``."""
     number = len(keys)
     tree, levels = _build_tree((number + 63) // 64)
     bits = np.full((number + 63) // 64, ~np.uint64(0))  # of positions that nobody below has taken
     if number & 63:
         bits[-1] >>= np.uint64(64 - (number & 63))
-    draws = np.empty(number, dtype=np.uint64)
-    for i in range(number):  # beforehand, when loads from all over memory need not wait for each other
-        draws[i] = words[rows[i], 1] >> _HALF
-    pairs = np.empty((number // 2, 2), dtype=np.int64)
     made = 0
     behind, end = 0, 0  # partners are free positions from the one to before the other
     below, free = 0, 0  # free positions before, and between
@@ -227,11 +235,11 @@ def pairs_within(keys: Words, rows: Rows, words: Words, window: int) -> Rows:
             if free == 0:
                 continue
             # The leading half of a word times a number below 2³², truncated: uniform to one part in 2³².
-            drawn = int((draws[i] * np.uint64(free)) >> _HALF)
+            drawn = int((np.uint64(draws[i]) * np.uint64(free)) >> _HALF)
             pairs[made, 0], pairs[made, 1] = rows[i], rows[_take_nth(tree, levels, bits, below + drawn)]
             free -= 1
             made += 1
-    return pairs[:made]
+    return made
 
 
 @njit(cache=True, nogil=True)

@@ -1,7 +1,7 @@
 """Rehearse what the pages ask for when a service starts, so that the first person to open one does not wait.
 
-First in a process of low priority: on a machine that never ran them, compiling the kernels takes half a minute, and
-Numba keeps them on disk. Then in the server, which only has to load them.
+First in a process of low priority: on a machine that never ran them, compiling the kernels takes long, and Numba keeps
+them on disk. Then in the server, which only has to load them.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ _PAUSE = 0.2  # seconds between two looks at the other process
 def rehearse() -> None:
     """Plan and measure on the shipped survey as the pages do: imports what they need, and compiles it or loads it."""
     from safeswap import datasets, registry
+    from safeswap.arrays.compiled import Budget
     from safeswap.model.key import Key
     from safeswap.model.scenario import Scenario
     from safeswap.workflow.masking import mask, plan
     from safeswap.workflow.step_table import assess_steps
 
+    Budget.steps = 0  # small files would run kernels as Python, more slowly
     survey = datasets.household_survey()
     for method in registry.methods().values():
         method.spec_type.model_json_schema()
