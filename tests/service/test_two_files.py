@@ -287,7 +287,7 @@ def test_the_layout_stated_for_both_files_is_in_project_file_script_and_archive(
     with town.client("ana") as ana:
         taken = ana.put("/api/v1/imports", params={"name": "bars.zip"}, content=content).json()
         do_jobs(town.service)
-        copied = ana.get(f"/api/v1/jobs/{taken['id']}").json()["project_id"]
+        copied = ana.get(f"/api/v1/jobs/{taken['id']}").json()["project"]
         monkeypatch.chdir(tmp_path)
         for each in (project, copied):
             stated = ss.Project.parse(ana.get(f"{API}/{each}/project.toml").text).data
