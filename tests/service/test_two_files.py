@@ -264,3 +264,50 @@ def test_an_upload_without_persons_or_with_half_a_request_is_refused(town: Runni
         ana.put(at, params=params(homes, household_name="p.csv"), content=homes + people)
         do_jobs(town.service)
         assert ana.get(f"{API}/{project}").json()["file_name"] == "p.csv + p.csv"
+
+
+def test_the_layout_stated_for_both_files_is_in_project_file_script_and_archive(
+    town: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Without its layout neither file can be read: bars delimit, dots split every line evenly too, and ü is no UTF-8.
+    contents = [each.decode().replace(",", "|").replace("own", "für.sich").encode("cp1252") for each in two_files()]
+    for name, content in zip(("homes.csv", "people.csv"), contents, strict=True):
+        (tmp_path / name).write_bytes(content)
+    with Client(town.address, name="ana", password=PASSWORD) as ana:
+        project = ana.make_project("Bars").id
+        files = {"identifier": "person", "households": tmp_path / "homes.csv", "on": "home"}
+        ana.send_data(project, tmp_path / "people.csv", delimiter="|", encoding="cp1252", **files)
+        ana.add_member(project, "olga")
+        do_jobs(town.service)
+    with town.client("olga") as olga:
+        exported = olga.post(f"{API}/{project}/exports", json={}).json()
+        do_jobs(town.service)
+        archive = olga.get(f"/api/v1/jobs/{exported['id']}").json()["result"]["id"]
+        content = olga.get(f"{API}/{project}/exports/{archive}/file").content
+    with town.client("ana") as ana:
+        taken = ana.put("/api/v1/imports", params={"name": "bars.zip"}, content=content).json()
+        do_jobs(town.service)
+        copied = ana.get(f"/api/v1/jobs/{taken['id']}").json()["project"]
+        monkeypatch.chdir(tmp_path)
+        for each in (project, copied):
+            stated = ss.Project.parse(ana.get(f"{API}/{each}/project.toml").text).data
+            assert (stated.delimiter, stated.encoding, stated.quote) == ("|", "cp1252", None)
+            found: dict[str, Any] = {}
+            exec(ana.post(f"{API}/{each}/script", json={}).json()["script"], found)
+            assert found["data"].table.to_pylist() == read_data(town.service.store, each, 1).table.to_pylist()
+
+
+def test_members_cannot_be_said_to_differ_in_a_column_of_the_file_of_households(town: Running, tmp_path: Path) -> None:
+    project = send_both(town, tmp_path, *two_files())
+    with town.client("ana") as ana:
+        version = ana.get(f"{API}/{project}/description").headers["etag"]
+        change = {"attributes": [{"name": "tenure", "household": False}]}
+        answer = ana.patch(f"{API}/{project}/description", json=change, headers={"If-Match": version})
+        assert (answer.status_code, answer.json()["code"]) == (422, "household-column")
+        fits = {"attributes": [{"name": "tenure", "kind": "ordinal", "household": True}]}
+        assert ana.patch(f"{API}/{project}/description", json=fits, headers={"If-Match": version}).status_code == 202
+        do_jobs(town.service)
+        text = ana.get(f"{API}/{project}/project.toml").text
+    (tmp_path / "project.toml").write_text(text, encoding="utf-8")
+    data = ss.Project.parse(text)
+    assert data.data.read(tmp_path, data.schema).schema["tenure"].household

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 from tests.workbench.desk import Desk
 
 from safeswap import datasets
@@ -38,10 +38,11 @@ def test_households_and_areas_are_those_of_the_file(browser: Browser, desk: Desk
     districts = Counter(str(row["district"]) for row in rows)
     with desk.seen(browser) as seen, desk.client() as client:
         page = seen.go(f"/projects/{project}/households")
-        assert f"{sum(sizes.values()):,} households" in page.inner_text("#homes-line")
+        expect(page.locator("#homes-line")).to_contain_text(f"{sum(sizes.values()):,} households")
         told = page.locator("#sizes svg").get_attribute("aria-label").split("; ")
         assert [int(each.rpartition(": ")[2]) for each in told[:5]] == [sizes[size] for size in range(1, 6)]
         assert sum(int(each.rpartition(": ")[2]) for each in told) == sum(sizes.values())
+        expect(page.locator("#tiles .inner li").first).to_be_visible()
         inner = page.locator("#tiles .inner li").evaluate_all("(all) => all.map((one) => one.innerText.split('\\n'))")
         assert dict(inner) == {name: f"{number:,}" for name, number in districts.items()}
 
@@ -54,6 +55,24 @@ def test_households_and_areas_are_those_of_the_file(browser: Browser, desk: Desk
         expect(page.locator("#plan")).to_contain_text(plan.sentence)
         shown = page.locator("#levels tbody td:nth-child(2)").all_inner_texts()
         assert shown == [f"{number:,}" for number in plan.details["at_risk"].values()]
+
+
+def test_the_page_of_households_is_there_before_its_figures(browser: Browser, desk: Desk, survey_of_homes: Any) -> None:
+    held: list[Route] = []
+    with desk.seen(browser) as seen:
+        for path in ("households", "plan"):
+            seen.page.route(f"**/api/v1/projects/*/{path}", lambda route: held.append(route))  # noqa: PLW0108
+        page = seen.go(f"/projects/{survey_of_homes['project']}/households")
+        expect(page.get_by_role("heading", name="Households", exact=True)).to_be_visible()
+        expect(page.locator("#plan-form")).to_be_visible()
+        expect(page.locator("#sizes")).to_have_text("Counting…")
+        expect(page.locator("#plan")).to_have_text("Counting…")
+        expect(page.locator("#mask")).to_be_disabled()
+        assert len(held) == 2
+        for route in held:
+            route.continue_()
+        expect(page.locator("#homes-line")).to_contain_text("households")
+        expect(page.locator("#levels tbody tr").first).to_be_visible()
 
 
 def test_indicators_before_are_weighted_shares_and_what_moved_is_flagged(
@@ -116,6 +135,7 @@ def test_no_room_keeps_anybody_out_or_scrolls_sideways(
         for room in ROOMS:
             sizes.clear()
             page = seen.go(f"/projects/{survey_of_homes['project']}/{room}")
+            expect(page.locator("main [aria-busy=true]")).to_have_count(0)
             assert sum(sizes) < 1_000_000
             assert page.evaluate("document.documentElement.scrollWidth") == 390
             page.evaluate("document.querySelectorAll('main details').forEach((box) => { box.open = true; })")

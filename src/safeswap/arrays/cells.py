@@ -27,6 +27,7 @@ MOST_CELLS = 1 << 62
 
 _BLOCK_BYTES = 1 << 18  # codes per block: they stay in the cache from one column to the next
 _SMALL_TABLE = 1 << 16
+_SORTING = 8  # sorting costs as much as so many passes
 _TINY_TABLE = 1 << 10  # several of them fit the first-level cache
 _STREAMS = 4
 _WORTH_A_TRY = 1 << 17  # records, above which a look at whether areas nest costs little beside counting
@@ -153,7 +154,10 @@ def count_net_change(before: Sequence[Codes], after: Sequence[Codes], cardinalit
     if not is_worth_compiling(8 * len(before[0])):
         return count_cells_jointly(before, after, cardinalities).net_change
     first, second, _ = _pack_alike(before, after, cardinalities)
-    return len(first) - int(_count_shared(np.sort(first), np.sort(second)))
+    sides = [first, second]
+    threads = min(2, len(split_runs(len(first), _SORTING)))
+    run_all(lambda side: sides.__setitem__(side, np.sort(sides[side])), range(2), threads)
+    return len(first) - int(_count_shared(*sides))
 
 
 def count_changed_cells(before: Sequence[Codes], after: Sequence[Codes], cardinalities: Sequence[int]) -> JointCounts:

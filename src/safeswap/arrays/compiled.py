@@ -290,13 +290,16 @@ T = TypeVar("T")
 _WORTH_A_THREAD = 1 << 17
 
 
-def split_runs(records: int) -> list[tuple[int, int]]:
+def split_runs(records: int, passes: int = 1) -> list[tuple[int, int]]:
     """Divide the records into runs, one per thread worth starting (``NUMBA_NUM_THREADS`` at most).
+
+    ``passes`` tells how often the work looks at a record: with many, threads are worth starting for fewer records.
 
     >>> split_runs(10)
     [(0, 10)]
     """
-    count = max(1, min(_most_threads(), records // _WORTH_A_THREAD)) if records >= 2 * _WORTH_A_THREAD else 1
+    work = records * passes
+    count = max(1, min(_most_threads(), work // _WORTH_A_THREAD, records)) if work >= 2 * _WORTH_A_THREAD else 1
     edges = [records * i // count for i in range(count + 1)]
     return list(pairwise(edges))
 

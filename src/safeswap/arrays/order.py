@@ -22,6 +22,7 @@ from safeswap.arrays.compiled import is_worth_compiling, njit, run_all, split_ru
 from safeswap.arrays.types import Codes, Flags, Int64s, Rows, UInt32s, Words
 
 _WORTH_BUCKETS = 20_000
+_SORTING = 8  # sorting costs as much as so many passes
 
 
 def draw_prefix(identity: npt.NDArray[np.int64] | Words, key: bytes, share: float) -> Rows:
@@ -137,7 +138,7 @@ def sort_by_draw(rows: Rows, values: Words, encrypt: Callable[[Rows], Words]) ->
 
 def _sort_stretches(rows: Rows, values: Words) -> tuple[Rows, bool]:
     """Do as :func:`bucket_sort`, with a stretch of the values for each thread."""
-    stretches = len(split_runs(len(rows)))
+    stretches = len(split_runs(len(rows), _SORTING))
     if stretches == 1:
         return bucket_sort(rows, values)
     width = values.max() // np.uint64(stretches) + np.uint64(1)
@@ -497,16 +498,17 @@ def exchange(values: Any, pairs: Rows, *, directed: bool = False) -> None:
         return
     if is_worth_compiling(10 * len(pairs)):
         _exchange(values, pairs)
-    elif _are_disjoint(pairs):
+    elif _are_disjoint(pairs, len(values)):
         values[pairs] = values[pairs[:, ::-1]]
     else:
         for a, b in pairs.tolist():
             values[a], values[b] = values[b], values[a]
 
 
-def _are_disjoint(pairs: Rows) -> bool:
-    ordered = np.sort(pairs, axis=None)
-    return bool((ordered[1:] != ordered[:-1]).all())
+def _are_disjoint(pairs: Rows, records: int) -> bool:
+    taken = np.zeros(records, dtype=np.bool_)  # flags, not a sort: that would take longer than the exchange
+    taken[pairs] = True
+    return int(np.count_nonzero(taken)) == pairs.size
 
 
 @njit(cache=True, nogil=True)

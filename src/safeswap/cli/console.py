@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
+from safeswap.errors import UnsafeRelease
 from safeswap.model.text import plural
 
 if TYPE_CHECKING:
@@ -52,6 +53,18 @@ def as_options(text: str) -> str:
     for pattern, replacement in _REPLACEMENTS:
         text = pattern.sub(replacement, text)
     return text
+
+
+_LEAVING_OUT = re.compile(r"\bleave \w+(?: \w+){0,2} out\b|\bleave out [\w ]+")
+
+
+def with_drop(hint: str) -> str:
+    """Name the option that leaves columns out of a release, in a hint to do so.
+
+    >>> with_drop("nothing was released; leave the column out, or give it another name")
+    'nothing was released; leave the column out (--drop), or give it another name'
+    """
+    return _LEAVING_OUT.sub(r"\g<0> (--drop)", hint)
 
 
 def _quote(value: str) -> str:
@@ -103,7 +116,8 @@ class Console:
         stderr = _rich(sys.stderr)
         stderr.print(_styled(("error: ", "bold red"), (visible(error.message), "red")))
         if error.hint:
-            stderr.print(_styled(("hint: ", "bold"), (visible(as_options(error.hint)), "")))
+            hint = with_drop(error.hint) if isinstance(error, UnsafeRelease) else error.hint
+            stderr.print(_styled(("hint: ", "bold"), (visible(as_options(hint)), "")))
 
     @contextmanager
     def steps(self, total: int) -> Iterator[Steps]:

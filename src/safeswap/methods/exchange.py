@@ -176,13 +176,19 @@ def _pack_alike(data: Microdata, names: Names, rows: Rows) -> tuple[Flags, Codes
         else:
             labels[name] = data.codes_at(name, rows)
 
-    run_all(look_up, names, len(split_runs(len(rows))))
+    runs = split_runs(len(rows), len(names))
+    run_all(look_up, names, len(runs))
     alike = np.ones(len(rows), dtype=np.bool_)
     if is_worth_compiling(len(rows) * len(names)):
         mixed = np.zeros(len(rows), dtype=np.uint64)
-        for name in names:
-            mixed *= np.uint64(sparse.MULTIPLIER)
-            mixed += labels[name][0].astype(np.uint64, copy=False)
+
+        def mix(run: tuple[int, int]) -> None:
+            part = mixed[slice(*run)]
+            for name in names:
+                part *= np.uint64(sparse.MULTIPLIER)
+                part += labels[name][0][slice(*run)].astype(np.uint64, copy=False)
+
+        run_all(mix, runs)
         alike = sparse.flag_repeated(mixed)
     if not names:
         return alike, np.zeros(len(rows), dtype=np.uint8), 1

@@ -59,21 +59,18 @@ def warning(code: str, message: str, *, column: str = "", file: str = "") -> Rem
 
 
 # For columns that cannot be released under their names.
-_LEFT_OUT = "nothing was released; leave the column out (drop, on the command line --drop), or give it another name"
+_LEFT_OUT = "nothing was released; leave the column out, or give it another name"
 _HINTS = {
     **dict.fromkeys(("index-column", "formula-name", "invisible-name"), _LEFT_OUT),
     "household-split": "nothing was released; mark the attribute as the household's (household = true in the schema) "
-    "and mask again, leave it as it is, or leave out what tells who belongs together (drop, on the command line "
-    "--drop)",
+    "and mask again, leave it as it is, or leave out what tells who belongs together",
     "household-changed": "nothing was released; leave the number of households as it is: a release gives new numbers",
-    "household-size": "nothing was released; leave the attribute as it is, or leave it out (drop, on the command line "
-    "--drop)",
+    "household-size": "nothing was released; leave the attribute as it is, or leave it out",
     "geography-split": "nothing was released; swap all levels of the geography together, hold the coarser ones fixed "
-    "while a finer one is swapped, or leave levels out (drop, on the command line --drop)",
-    "read-off": "nothing was released; mask both columns together, or leave one of them out (drop, on the command line "
-    "--drop)",
+    "while a finer one is swapped, or leave levels out",
+    "read-off": "nothing was released; mask both columns together, or leave one of them out",
     "unconfirmed-identifier": "nothing was released; state what the column is (kinds, or its kind in the schema file) "
-    "and mask again: identifiers and households get new numbers; or leave it out (drop, on the command line --drop)",
+    "and mask again: identifiers and households get new numbers; or leave it out",
 }
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 from safeswap.errors import EngineError, SpecError
@@ -356,6 +359,40 @@ def register(made: Masked | Microdata) -> None:
     enter(made, FileRegister(configured_ledger()))
 
 
+class _Pool:
+    """The memory pool that Arrow had before the first of the blocks that are open, in any thread."""
+
+    lock = Lock()
+    blocks = 0
+    before: Any = None
+
+
+@contextmanager
+def returning_memory() -> Iterator[None]:
+    """Let Arrow return memory to the system as soon as it is free, within the block, unless a pool was configured.
+
+    Its own pool keeps what a step has freed, so that the peak of a release is above the memory of its largest step.
+    """
+    import pyarrow as pa
+
+    if "ARROW_DEFAULT_MEMORY_POOL" in os.environ:
+        yield
+        return
+    with _Pool.lock:
+        if not _Pool.blocks:
+            _Pool.before = pa.default_memory_pool()
+            pa.set_memory_pool(pa.system_memory_pool())
+        _Pool.blocks += 1
+    try:
+        yield
+    finally:
+        with _Pool.lock:
+            _Pool.blocks -= 1
+            if not _Pool.blocks:
+                pa.set_memory_pool(_Pool.before)
+
+
+@returning_memory()
 @check_types
 def recall(
     original: str | PathLike[str],

@@ -18,6 +18,7 @@ from safeswap.model.schema import household_attributes
 from safeswap.model.score import Comparison
 from safeswap.model.text import plural
 from safeswap.workflow.assessing import compare
+from safeswap.workflow.masking import returning_memory
 from safeswap.workflow.reading import read
 from safeswap.workflow.session import as_recipe
 
@@ -322,6 +323,7 @@ class ReleaseOptions(PublishedForm, total=False):
     earlier: Annotated[Sequence[Any], Default(())]
 
 
+@returning_memory()
 @check_types
 def release(
     masked: Masked | MaskedHouseholds,

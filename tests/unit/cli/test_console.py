@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from safeswap.cli.console import Console, plain, table, visible
-from safeswap.errors import InputError
+from safeswap.errors import InputError, UnsafeRelease
+from safeswap.releases.scan_data import refusal, refuse_if_any
 
 
 def test_json_leaves_stdout_to_the_document(capsys):
@@ -59,3 +60,15 @@ def test_visible_leaves_letters_of_all_scripts_alone():
 def test_figures_of_numpy_and_what_is_not_a_number_fit_into_json():
     document = plain({"a": np.float64(0.5), "b": np.int64(3), "c": float("inf"), "d": (np.bool_(True), None), 1: "x"})
     assert json.loads(json.dumps(document)) == {"a": 0.5, "b": 3, "c": None, "d": [True, None], "1": "x"}
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["index-column", "household-split", "household-size", "geography-split", "read-off", "unconfirmed-identifier"],
+)
+def test_a_hint_to_leave_columns_out_names_the_option(code: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UnsafeRelease) as caught:
+        refuse_if_any([refusal(code, "something was found", column="town")])
+    assert "--" not in caught.value.hint
+    Console().fail(caught.value)
+    assert capsys.readouterr().err.count("(--drop)") == 1

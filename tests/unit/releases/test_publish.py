@@ -249,3 +249,24 @@ def test_sequential_stages_are_released_too(tmp_path):
     stages = [Exchange(attributes=(n,), pairs=true_pairs(data, n, seed=s)) for s, n in enumerate(("Race", "Town"))]
     promises = [p for p in PROMISES if "Town" not in getattr(p, "attributes", ())]
     assert released(masked_by(data, *stages), tmp_path, invariants=promises).records == 400
+
+
+def test_a_release_leaves_the_memory_pool_of_the_process_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    from safeswap.workflow.masking import returning_memory
+
+    monkeypatch.delenv("ARROW_DEFAULT_MEMORY_POOL", raising=False)
+    before = pa.default_memory_pool().backend_name
+    with pytest.raises(ValueError, match="within"), returning_memory():
+        assert pa.default_memory_pool().backend_name == "system"
+        raise ValueError("within")
+    assert pa.default_memory_pool().backend_name == before
+    first, second = returning_memory(), returning_memory()  # in two threads, the first to begin may be the first to end
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert pa.default_memory_pool().backend_name == "system"
+    second.__exit__(None, None, None)
+    assert pa.default_memory_pool().backend_name == before
+    monkeypatch.setenv("ARROW_DEFAULT_MEMORY_POOL", before)
+    with returning_memory():
+        assert pa.default_memory_pool().backend_name == before

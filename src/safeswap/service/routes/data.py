@@ -8,7 +8,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
@@ -56,7 +56,8 @@ TWO_NAMES = " + "
 """What joins the names of a household file and a person file."""
 READING = frozenset({"identifier", "kinds", "missing", "delimiter", "encoding", "quote"})
 _AWKWARD = re.compile(r"[^\w.\- ()+,=@~]| \+ ")
-_OF_HOUSEHOLDS = "household_columns.json"
+LAYOUT = ("delimiter", "encoding", "quote")
+_ORIGIN = "origin.json"
 
 FileName = Annotated[
     str,
@@ -69,6 +70,23 @@ FileName = Annotated[
     AfterValidator(plain_text),
 ]
 Kind = Literal["nominal", "ordinal", "numeric", "identifier", "weight", "household", "geography", "date"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """The files that the data were read from: what was stated about their layout, and the columns of households.
+
+    ``household_columns`` are those of the file of households, None if there was none.
+    """
+
+    layout: Mapping[str, str] = field(default_factory=dict)
+    household_columns: tuple[str, ...] | None = None
+
+    @classmethod
+    def of(cls, stated: Mapping[str, Any], columns: Sequence[str] | None = None) -> Origin:
+        """Return the origin of data that were read with these options."""
+        layout = {name: str(stated[name]) for name in LAYOUT if stated.get(name) is not None}
+        return cls(layout=layout, household_columns=None if columns is None else tuple(columns))
 
 
 class FolderRequest(Wire):
@@ -217,6 +235,8 @@ def change_description(request: Request, response: Response, access: Worker, bod
     require_match(request, access.row.version)
     schema = read_schema(access.service.store, access.id, access.row.data_version)
     changed = change_schema(schema, body.attributes)
+    columns = read_origin(access.service.store, access.id, access.row.data_version).household_columns or ()
+    _require_shared(columns, body.attributes)
     _begin_reading(access)
     payload = {"from_version": access.row.data_version, "schema": changed.model_dump(mode="json")}
     return submit(request, response, access, "ingest", payload, data=False)
@@ -239,6 +259,18 @@ def change_schema(schema: Schema, changes: tuple[AttributeChange, ...]) -> Schem
         for attribute in schema.attributes
     )
     return Schema.model_validate({**schema.model_dump(), "attributes": [a.model_dump() for a in attributes]})
+
+
+def _require_shared(columns: Sequence[str], changes: tuple[AttributeChange, ...]) -> None:
+    """Refuse to say that members of a household differ in a column of the file of households."""
+    for change in changes:
+        if change.household is False and change.name in columns:
+            raise Unprocessable(
+                f"{change.name!r} is a column of the file of households: all members have the same value",
+                code="household-column",
+                hint="upload the files again, with this column in that of the persons",
+                attribute=change.name,
+            )
 
 
 def _change_attribute(attribute: Attribute, stated: dict[str, Any]) -> Attribute:
@@ -341,23 +373,26 @@ def _check_options(stated: dict[str, Any]) -> dict[str, Any]:
 def run_ingest(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
     """Read the file (``upload``, ``path``, ``sample`` or ``from_version``), store the data, describe them."""
     context.progress(0.05, "reading the file")
-    data, columns = _read_data(context, payload)
+    data, origin = _read_data(context, payload)
     file_name = safe_name(str(payload.get("name", "")))
     if homes := payload.get("households"):
         file_name = TWO_NAMES.join([safe_name(homes["name"]), file_name])
     if "from_version" in payload:
         version = int(payload["from_version"])
-        columns = read_household_columns(context.store, context.project_id, version)
+        origin = read_origin(context.store, context.project_id, version)
         known = read_names(context.store.data(context.project_id, version))
-        return store_data(context, data, file_name=file_name, names=known, household_columns=columns)
+        return store_data(context, data, file_name=file_name, names=known, origin=origin)
     digest = "" if "sample" in payload else digest_of_both(link_of(context, payload), household_link(context, payload))
-    return store_data(context, data, file_name=file_name, digest=digest, household_columns=columns)
+    return store_data(context, data, file_name=file_name, digest=digest, origin=origin)
 
 
-def read_household_columns(store: Store, project_id: str, version: int) -> tuple[str, ...] | None:
-    """Return the columns of the file of households that the data were joined from; None if that is not known."""
-    path = store.data(project_id, version) / _OF_HOUSEHOLDS
-    return tuple(json.loads(path.read_bytes())) if path.is_file() else None
+def read_origin(store: Store, project_id: str, version: int) -> Origin:
+    """Return the origin of the data; an empty one if there are none, or it is not known."""
+    path = store.data(project_id, version) / _ORIGIN
+    if not version or not path.is_file():
+        return Origin()
+    known = json.loads(path.read_bytes())
+    return Origin.of(known["layout"], known["household_columns"])
 
 
 def store_data(
@@ -367,12 +402,11 @@ def store_data(
     file_name: str,
     digest: str = "",
     names: Sequence[str] = (),
-    household_columns: Sequence[str] | None = None,
+    origin: Origin | None = None,
 ) -> dict[str, Any]:
     """Store data in the canonical form, and return what the project needs to know about them.
 
-    They are named for the register of maskings, also by the ``digest`` of the file; ``names`` are known already. If
-    they were joined from two files, ``household_columns`` are those of the file of households.
+    They are named for the register of maskings, also by the ``digest`` of the file; ``names`` are known already.
     """
     from safeswap.files.write import write_microdata
     from safeswap.releases.register import enter_table, find_past, list_names
@@ -383,8 +417,7 @@ def store_data(
     folder.mkdir(mode=0o700)
     write_microdata(data, folder / DATA)
     (folder / SCHEMA).write_text(data.schema.model_dump_json(exclude_defaults=True), encoding="utf-8")
-    if household_columns is not None:
-        (folder / _OF_HOUSEHOLDS).write_text(json.dumps(list(household_columns)), encoding="utf-8")
+    (folder / _ORIGIN).write_text(json.dumps(asdict(origin or Origin())), encoding="utf-8")
     write_names(folder, list_names(data, context.register, digest=digest), carried=names)
     # What was done on the command line is entered here too, for the jobs that look it up.
     known = find_past(data, context.agency_register, digest=digest)
@@ -423,16 +456,16 @@ def safe_name(name: str) -> str:
     return _AWKWARD.sub("_", last).lstrip(". ")[-120:] or "data"
 
 
-def _read_data(context: Context, payload: Mapping[str, Any]) -> tuple[Microdata, tuple[str, ...] | None]:
-    """Return the data, and the columns of their file of households if there are two files."""
+def _read_data(context: Context, payload: Mapping[str, Any]) -> tuple[Microdata, Origin]:
+    """Return the data, and how they were read."""
     if "from_version" in payload:
         plain = context.data(int(payload["from_version"]))
         changed = Schema.model_validate(payload["schema"])
         schema = restore_rare_levels(changed, plain, int(context.project["tolerance"]))
-        return workflow.read(plain.table, schema=schema), None
+        return workflow.read(plain.table, schema=schema), Origin()
     if "sample" in payload:
         # One of the names that a request may state.
-        return cast("Microdata", getattr(datasets, payload["sample"])()), None
+        return cast("Microdata", getattr(datasets, payload["sample"])()), Origin()
     link, homes = link_of(context, payload), payload.get("households")
     given = dict(payload.get("reading") or {})
     stated = {name: given[name] for name in READING | {"schema"} if name in given}
@@ -440,7 +473,7 @@ def _read_data(context: Context, payload: Mapping[str, Any]) -> tuple[Microdata,
         stated["schema"] = Schema.model_validate(stated["schema"])
     if homes is None:
         link.symlink_to(find_source(context, payload))
-        return workflow.read(link, **stated), None
+        return workflow.read(link, **stated), Origin.of(stated)
     first = household_link(context, payload)
     assert first is not None  # noqa: S101  (there is a household file)
     first.parent.mkdir(mode=0o700)
@@ -449,9 +482,9 @@ def _read_data(context: Context, payload: Mapping[str, Any]) -> tuple[Microdata,
         first.symlink_to(find_source(context, homes))
     else:
         _divide_upload(find_source(context, payload), int(homes["bytes"]), first, link)
-    alike = {name: value for name, value in stated.items() if name in ("delimiter", "encoding", "quote")}
-    households = workflow.read(first, **alike)
-    return merge_households(households, workflow.read(link, **stated), on=homes.get("on")), households.attributes
+    households = workflow.read(first, **Origin.of(stated).layout)
+    merged = merge_households(households, workflow.read(link, **stated), on=homes.get("on"))
+    return merged, Origin.of(stated, households.attributes)
 
 
 def _divide_upload(source: Path, size: int, first: Path, second: Path) -> None:

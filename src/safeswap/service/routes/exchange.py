@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import zipfile
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -28,10 +29,11 @@ from safeswap.service.people.roles import Caller, ProjectAccess, Reader, allow, 
 from safeswap.service.routes.data import (
     UPLOAD,
     FileName,
+    Origin,
     clean_upload,
     fail_ingest,
     finish_ingest,
-    read_household_columns,
+    read_origin,
     receive_upload,
     store_data,
 )
@@ -178,8 +180,8 @@ def _write_safeswap(context: Context, payload: dict[str, Any], folder: Any) -> N
     source = context.store.data(context.project_id, context.project["data_version"])
     for name in (DATA, SCHEMA):
         shutil.copyfile(source / name, folder / name)
-    columns = read_household_columns(context.store, context.project_id, context.project["data_version"])
-    facts = {"format": FORMAT, **payload["facts"], "household_columns": columns}
+    origin = read_origin(context.store, context.project_id, context.project["data_version"])
+    facts = {"format": FORMAT, **payload["facts"], **asdict(origin)}
     (folder / PROJECT).write_text(json.dumps(facts, indent=1), encoding="utf-8")
     (folder / LOG).write_text(payload["log"], encoding="utf-8")
 
@@ -225,7 +227,9 @@ def _import_safeswap(context: Context, folder: Path) -> dict[str, Any]:
         workflow.recode(data, recipe, key=context.key())
     stated = facts.get("household_columns")
     columns = [name for name in data.attributes if name in stated] if isinstance(stated, list) else None
-    outcome = store_data(context, data, file_name=str(facts.get("file_name", "")), household_columns=columns)
+    layout = facts.get("layout")
+    origin = Origin.of(layout if isinstance(layout, dict) else {}, columns)
+    outcome = store_data(context, data, file_name=str(facts.get("file_name", "")), origin=origin)
     settings = _settings_of(facts.get("settings"))
     brought = {"specs": _specifications(facts), "recipe": recipe}
     context.save_result("specification", brought, {"from": "safeswap", "log": _read_log(folder / LOG)})

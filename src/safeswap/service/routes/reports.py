@@ -28,7 +28,7 @@ from safeswap.service.http.problems import NotFound
 from safeswap.service.http.wire import Wire, example
 from safeswap.service.keeping import ledger
 from safeswap.service.people.roles import ProjectAccess, Reader, Role, project
-from safeswap.service.routes.data import name_files, read_household_columns
+from safeswap.service.routes.data import Origin, name_files, read_origin
 from safeswap.service.routes.jobs import ResultId, find_result
 from safeswap.service.routes.maskings import FACTS
 from safeswap.service.routes.releases import ReleaseId, find_release
@@ -167,6 +167,7 @@ class ScriptAnswer(Wire):
 
 
 _RELEASE = "published = ss.release(masked, 'public', audit='confidential', key=key)\nprint(ss.verify('public'))\n"
+_UNKNOWN = Origin()
 
 
 def script_of(
@@ -176,9 +177,9 @@ def script_of(
     schema: Schema | None,
     tolerance: int,
     scenarios: Sequence[Scenario] = (),
-    household_columns: Sequence[str] | None = None,
+    origin: Origin = _UNKNOWN,
 ) -> str:
-    """Generate the script, in the order of the screens; ``household_columns`` were those of a file of households.
+    """Generate the script, in the order of the screens; ``origin`` tells how the data were read.
 
     >>> print(script_of(ScriptRequest(), file_name="survey.csv", schema=None, tolerance=3))
     import safeswap as ss
@@ -188,7 +189,7 @@ def script_of(
     <BLANKLINE>
     """
     blocks = [
-        _read_block(file_name, schema, household_columns, tolerance),
+        _read_block(file_name, schema, origin, tolerance),
         _recipe_block(asked.recipe),
         "" if asked.risky is None else f"print(workflow.risky(data, {_format_arguments(asked.risky)}))\n",
         _tables_block(asked.tables),
@@ -205,19 +206,20 @@ def script_of(
     return f"{head}{key}\n{body}"
 
 
-def _read_block(file_name: str, schema: Schema | None, columns: Sequence[str] | None, tolerance: int) -> str:
+def _read_block(file_name: str, schema: Schema | None, origin: Origin, tolerance: int) -> str:
+    layout = "".join(f", {name}={value!r}" for name, value in origin.layout.items())
     shown = "" if tolerance == 3 else f", tolerance={tolerance}"
     people, homes = name_files(file_name, schema)
     if homes is not None and schema is not None:
-        of_homes, of_people = divide_schema(schema, columns)
+        of_homes, of_people = divide_schema(schema, origin.household_columns)
         number = require_household(schema)
         told = of_homes.replace(of_homes[number].model_copy(update={"kind": Kind.HOUSEHOLD}))
         read = "from safeswap.workflow.households import merge_households\n\n"
-        read += f"homes = ss.read({homes!r}{_read_options(told)})\n"
-        read += f"people = ss.read({people!r}{_read_options(of_people)})\n"
+        read += f"homes = ss.read({homes!r}{layout}{_read_options(told)})\n"
+        read += f"people = ss.read({people!r}{layout}{_read_options(of_people)})\n"
         read += f"data = merge_households(homes, people, on={number!r})\n"
     else:
-        read = f"data = ss.read({file_name or 'survey.csv'!r}{_read_options(schema)})\n"
+        read = f"data = ss.read({file_name or 'survey.csv'!r}{layout}{_read_options(schema)})\n"
     return f"{read}print(ss.describe(data{shown}))\n"
 
 
@@ -328,5 +330,5 @@ def make_script(access: Reader, body: ScriptRequest) -> ScriptAnswer:
     if body.spec is not None:
         body = body.model_copy(update={"spec": with_default_keys(access, body.spec)})
     known: dict[str, Any] = {"schema": schema, "tolerance": tolerance, "scenarios": scenarios_of(access)}
-    known["household_columns"] = read_household_columns(access.service.store, access.id, version) if version else None
+    known["origin"] = read_origin(access.service.store, access.id, version)
     return ScriptAnswer(script=script_of(body, file_name=access.row.file_name, **known))

@@ -39,7 +39,7 @@ from safeswap.service.keeping import auditlog
 from safeswap.service.keeping.database import Database, now
 from safeswap.service.keeping.tables import policies, projects
 from safeswap.service.people.roles import Caller, Governor, ProjectAccess, Reader, Worker, allow
-from safeswap.service.routes.data import name_files
+from safeswap.service.routes.data import name_files, read_origin
 from safeswap.service.routes.jobs import (
     QuestionSlot,
     estimate_work,
@@ -167,10 +167,11 @@ def get_project_file(access: Reader) -> Response:
     """Get the project as `project.toml`, for `safeswap run`. Levels that few records have are left out."""
     schema = _shown_schema(access)
     file, households = name_files(access.row.file_name, schema)
+    layout = read_origin(access.service.store, access.id, access.row.data_version).layout
     project = replace(
         Project.of(_stored(access)["content"]),
         title=access.row.name,
-        data=DataSource(file=file or "data.csv", households=households, **_name_roles(access)),
+        data=DataSource(file=file or "data.csv", households=households, **_name_roles(access), **layout),
         schema=schema,
     )
     headers = {"Content-Disposition": 'attachment; filename="project.toml"'}

@@ -36,10 +36,10 @@ export async function follow(job, box, title) {
   return job;
 }
 
-// What went wrong, each finding of several on a line of its own; then what to do, without the words of the command line.
+// What went wrong, each finding of several on a line of its own; then what to do.
 function told({ detail, hint, fields }) {
-  const found = (fields?.findings ?? []).map((each) => each.message).filter(Boolean), onPage = hint?.replaceAll(" (drop, on the command line --drop)", "");
-  return [found.length > 1 ? el("ul", {}, found.map((text) => el("li", {}, name(sentence(text))))) : el("p", {}, name(sentence(detail))), onPage ? el("p", { class: "note" }, name(sentence(onPage))) : null];
+  const found = (fields?.findings ?? []).map((each) => each.message).filter(Boolean);
+  return [found.length > 1 ? el("ul", {}, found.map((text) => el("li", {}, name(sentence(text))))) : el("p", {}, name(sentence(detail))), hint ? el("p", { class: "note" }, name(sentence(hint))) : null];
 }
 
 // The time that is left, from how fast the job went so far; empty while that is not known.

@@ -126,7 +126,7 @@ function extra(point) {
       el("button", { type: "button", class: "small", on: { click: guarded(() => compare(state.study.id, point, titles)) } }, "Compare"),
       state.mayWork ? el("button", { type: "button", class: "small", on: { click: guarded(async () => {
         const { spec, replicate } = await get(at(`/studies/${state.study.id}/candidates/${point.candidate}`));
-        await maskWith(spec, replicate, box);
+        await maskWith(spec, replicate, box, state.study.id);
       }) } }, `Mask with this${state.payload.replicates > 1 ? `, replicate ${point.replicate}` : ""}`) : null), box, table);
 }
 
@@ -202,7 +202,7 @@ function choosing(first, objective) {
   for (const radio of document.querySelectorAll('[name="rule"]')) radio.addEventListener("change", choose);
   for (const part of ["risk", "distortion"]) byId("chart").querySelector(`[data-part="${part}"]`).addEventListener("change", choose);
   byId("look").addEventListener("click", () => state.view.look(state.choice.specification));
-  byId("mask").addEventListener("click", guarded(() => maskWith(state.choice.spec, state.choice.replicate, byId("masked"))));
+  byId("mask").addEventListener("click", guarded(() => maskWith(state.choice.spec, state.choice.replicate, byId("masked"), state.study.id)));
   now();
   if (first) { state.choice = { ...first, specification: first.candidate % state.payload.all_specifications }; state.objective = objective; fill(byId("choice"), name(first.sentence)); answered = setting(); } else choose();
 }

@@ -5,8 +5,9 @@ import { el, fill, name, say, share } from "./dom.js";
 import { follow } from "./jobs.js";
 import { at, projectId } from "./page.js";
 
-export async function maskWith(spec, replicate, box) {
-  const job = await post(at("/maskings"), { spec, replicate }, { once: true });
+// `study` is the one that the specification was chosen from, if any.
+export async function maskWith(spec, replicate, box, study = null) {
+  const job = await post(at("/maskings"), { spec, replicate, ...(study ? { study } : {}) }, { once: true });
   return followMasking(job, box);
 }
 

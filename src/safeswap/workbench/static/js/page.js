@@ -49,12 +49,16 @@ function markSteps(project) {
   if (now) bar.scrollLeft = now.offsetLeft - bar.offsetLeft - (bar.clientWidth - now.offsetWidth) / 2;  // on a phone the bar scrolls
 }
 
-// Tick the steps in which something was made of the present data, and the last once a release was approved. Asked for when the page is there: nobody waits for it.
+// Tick the steps in which something was made of the present data, and the last once a release of them was approved. Asked for when the page is there: nobody waits for it.
 async function markDone(project, settings) {
   // Who leaves the page before the answer is there needs none.
   const newest = (path) => call("GET", at(path)).then(({ value }) => value.items, () => []);
   const isMade = async (path) => current(await newest(`${path}?limit=1`), project).length > 0;
-  const isReleased = async () => (await newest("/releases?limit=50")).some((each) => each.state === "approved");
+  // The newest approved one tells: a release is of the data that were present when it was asked for.
+  const isReleased = async () => {
+    const approved = (await newest("/releases?limit=200")).find((each) => each.state === "approved");
+    return approved !== undefined && (await call("GET", at(`/maskings/${approved.masking}`)).then(({ value }) => current([value], project).length > 0, () => false));
+  };
   const made = { data: true, risk: Boolean(settings.scenario), method: isMade("/maskings"), map: isMade("/studies"), records: isMade("/confidentiality"), release: isReleased() };
   for (const [step, isDone] of Object.entries(made)) {
     const link = document.querySelector(`[data-step="${step}"]`);
