@@ -482,7 +482,7 @@ def _read_data(context: Context, payload: Mapping[str, Any]) -> tuple[Microdata,
         first.symlink_to(find_source(context, homes))
     else:
         _divide_upload(find_source(context, payload), int(homes["bytes"]), first, link)
-    households = workflow.read(first, **Origin.of(stated).layout)
+    households = workflow.read(first, **dict[str, Any](Origin.of(stated).layout))
     merged = merge_households(households, workflow.read(link, **stated), on=homes.get("on"))
     return merged, Origin.of(stated, households.attributes)
 
