@@ -101,7 +101,7 @@ function draw(focus = "") {
   byId("redo-step").disabled = !kept.settings.can_redo;
   byId("run-pipeline").disabled = !activeSteps().length || Boolean(misfit && !state.busy);
   byId("count-steps").hidden = !state.cancelled;
-  byId("pipeline-note").textContent = state.cancelled ? "Cancelled: the steps are kept, what they do was not counted." : list.length ? "Carried out in this order, from the original file. Drag a step to move it, or use the arrows." : "No steps yet. Add one below; nothing is masked until you say so.";
+  byId("pipeline-note").textContent = state.cancelled ? "Cancelled: the steps are kept, but their effect was not counted." : list.length ? "Run in this order, from the original file. Drag a step to move it, or use the arrows." : "No steps yet. Add one below; nothing is masked until you say so.";
   const active = activeSteps();
   fill(byId("pipeline-steps"), list.map((step, i) => {
     const fails = misfit && !step.off && active[misfit.position - 1]?.name === step.name;
