@@ -74,7 +74,7 @@ def pipeline_command() -> Any:
         mask_file(console, pipeline, file, reading=reading, options=options, scenarios=scenarios_beside(steps))
 
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    about = "Several steps of any methods, one after the other: one record undoes them all."
+    about = "Several steps by any methods, one after another: one record undoes them all."
     app.command(name=PIPELINE, cls=Command, help=about, context_settings=HELP)(run)
     return get_command(app)
 

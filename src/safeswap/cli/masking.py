@@ -104,7 +104,7 @@ class MaskingOptions:
     scores: bool = option("measure the risk and distortion of the result", default=True)
     measure: list[str] | None = option("measure instead of the default ones; repeatable", metavar="NAME")
     scenario: str | None = option(
-        "scenario that states the keys, or all those of the file: every figure of risk names its own",
+        "scenario that states the keys, or all scenarios of a file: every risk figure names its own",
         metavar="FILE[:NAME]",
     )
     key: KeyFile = None

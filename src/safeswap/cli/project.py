@@ -254,7 +254,7 @@ def edit(
         list[str] | None, typer.Option(metavar="NAME", help="return a parameter to its default; may be repeated")
     ] = None,
     name: Annotated[str | None, typer.Option(metavar="NAME", help="new name; its random draws change with it")] = None,
-    on: Annotated[bool | None, typer.Option("--on/--off", help="carry it out, or keep it without its effect")] = None,
+    on: Annotated[bool | None, typer.Option("--on/--off", help="run the step, or keep it but skip it")] = None,
 ) -> None:
     """Change parameters of a step, rename it, or switch it off and on."""
     file, found = _read(project)

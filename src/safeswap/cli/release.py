@@ -69,7 +69,7 @@ class ReleaseOptions:
     masked_households: MaskedHouseholds = None
     scenario: ScenarioFile = None
     policy: Path | None = option(
-        "largest advantage allowed by attack; by default SAFESWAP_POLICY", metavar="TOML", panel=CONSENT
+        "largest advantage allowed for each attack; by default SAFESWAP_POLICY", metavar="TOML", panel=CONSENT
     )
     control: Path | None = option("records held out before masking, to judge attacks by", metavar="FILE", panel=CONSENT)
 
@@ -100,7 +100,7 @@ def release(
     masked as a household file and a person file is released as two files.
 
     Of a project file, what its last run made is released with the settings of the file; it is refused if the run is out
-    of date, if something required does not hold, or if a guess stands before a column that looks like an identifier.
+    of date, if a requirement is not met, or if a guess is left for a column that looks like an identifier.
     """
     if masked is None:
         published = _release_project(console, original, options, parameters)
@@ -254,8 +254,8 @@ class ReportOptions(HouseholdFiles):
     scenario: Path | None = option("scenarios under which risk is measured, e.g. a project file", metavar="FILE")
     study: Path | None = option("directory of a study, for the map of what was tried", metavar="DIR")
     measure: list[str] | None = option("measure instead of the default ones; repeatable", metavar="NAME")
-    indicators: Path | None = option("tell what becomes of these key indicators and their errors", metavar="TOML")
-    drop: list[str] | None = option("columns that the release leaves out", metavar="A,B")
+    indicators: Path | None = option("report these key indicators and their errors before and after", metavar="TOML")
+    drop: list[str] | None = option("columns omitted from the release", metavar="A,B")
     title: str = option("title of the release", default="", metavar="TEXT")
     date: str = option("date on the reports", default="", metavar="TEXT")
     decision: Literal["open", "requested", "approved", "rejected", "released"] | None = option(

@@ -57,7 +57,7 @@ def risk(
     output: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="risks of every record, csv or parquet (confidential)", rich_help_panel=OUTPUT
+            metavar="FILE", help="risk of every record, csv or parquet (confidential)", rich_help_panel=OUTPUT
         ),
     ] = None,
     force: Force = False,

@@ -191,7 +191,7 @@ def policy(
     *,
     options: ServiceOptions,
 ) -> None:
-    """Show the agency's policy on attacks, or replace it by that of a file."""
+    """Show the agency's policy on attacks, or replace it with one from a file."""
     from safeswap.attacks.run import read_policy
     from safeswap.service.routes.settings import policy_in_force, store_policy
 

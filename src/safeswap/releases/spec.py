@@ -27,7 +27,7 @@ class ReleaseSpec(Strict):
     publish_rate: Annotated[bool, Field(description="publish the share of records that took part")] = False
     publish_errors: Annotated[
         str,
-        Field(description="publish by how much masking enlarges the standard errors of these key indicators"),
+        Field(description="publish the factor by which masking enlarges the standard errors of these key indicators"),
     ] = ""
     second_release: Annotated[str, Field(description="reason for releasing records that were released before")] = ""
     attack: Annotated[

@@ -53,12 +53,12 @@ class HouseholdSwapSpec(MaskSpec):
     ] = ()
     k: Annotated[
         int,
-        Field(ge=0, le=1_000_000, description="persons with fewer than k like them in an area are at risk; 0: nobody"),
+        Field(ge=0, le=1_000_000, description="persons who share their values with fewer than k persons in an area are at risk; 0: nobody"),
     ] = 3
     risk: Annotated[
         Names,
         Field(
-            description="numeric columns with a risk of one's own, one per level or one for all, in place of counts",
+            description="numeric columns with risks of your own, one per level or one for all, instead of counts",
             json_schema_extra=takes("numeric"),
         ),
     ] = ()
@@ -83,13 +83,13 @@ class HouseholdSwapSpec(MaskSpec):
     ] = "swap"
     partner: Annotated[
         Literal["risky", "near"],
-        Field(description="look for partners at risk first, as far as the country, or for near ones first"),
+        Field(description="look first for partners at risk, anywhere in the country, or first for near ones"),
     ] = "risky"
-    crowd: Annotated[int, Field(ge=0, description="fewest candidates among which a partner from nearby is chosen")] = 10
-    spread: Annotated[int, Field(ge=0, description="fewest other areas in which such candidates live")] = 3
+    crowd: Annotated[int, Field(ge=0, description="minimum number of candidates from which a near partner is chosen")] = 10
+    spread: Annotated[int, Field(ge=0, description="minimum number of other areas in which these candidates live")] = 3
     rounds: Annotated[
         int,
-        Field(ge=1, le=10, description="trial swaps at most; who is rare and in the true area after one must move too"),
+        Field(ge=1, le=10, description="maximum number of trial swaps; households still rare and in their true area after one must move too"),
     ] = 3
     carry_along: Annotated[
         Names, Field(description="further attributes of households that move with the geography")
@@ -106,15 +106,15 @@ class HouseholdSwapSpec(MaskSpec):
     ] = ()
     units: Annotated[
         Literal["households", "communal"],
-        Field(description="swap private households, or in a run of their own communal establishments"),
+        Field(description="swap private households or, in a separate run, communal establishments"),
     ] = "households"
     missing_household: Annotated[
         Literal["refuse", "outside"],
-        Field(description="persons without household number: refuse, or count them and leave them where they are"),
+        Field(description="persons without a household number: refuse, or count them and leave them where they are"),
     ] = "refuse"
     missing_geography: Annotated[
         Literal["refuse", "immovable"],
-        Field(description="households without a code of some level: refuse, or leave them where they are, uncounted"),
+        Field(description="households without a code at some level: refuse, or leave them where they are, uncounted"),
     ] = "refuse"
     geography_codes: GeographyCodes = "unique"
     scenario: ScenarioName = ""

@@ -92,7 +92,7 @@ class SuppressSpec(CombinationFields, MaskSpec):
     ] = 0.0
     unit: Annotated[
         Literal["person", "household"],
-        Field(description="what a combination counts: the persons, or the households with a member that has it"),
+        Field(description="what a combination counts: the persons, or the households with a member who has it"),
     ] = "person"
     scenario: ScenarioName = ""
 
