@@ -21,7 +21,7 @@ from safeswap.arrays.types import Rows
 from safeswap.errors import InfeasibleError, SpecError
 from safeswap.measures.key_cells import key_classes
 from safeswap.measures.risk.risky import Risky, risky
-from safeswap.methods.by_household import MatesAgree
+from safeswap.methods.household_promises import MatesAgree
 from safeswap.methods.suppress.households import HouseholdProblem, NothingUnsafeOfHouseholds, blank_households
 from safeswap.methods.suppress.problem import (
     Blanking,
