@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from safeswap.cli.console import Console, say_left_out, score_table, small_tables, table, visible
+from safeswap.cli.console import Console, say_left_out, say_shared, score_table, small_tables, table, visible
 from safeswap.cli.masking import JoinedFiles
 from safeswap.cli.options import (
     OUTPUT,
@@ -120,6 +120,7 @@ def assess(
         steps.at("measuring")
         assessment = workflow.assess(before, after, **options.arguments())
     console.say(score_table(assessment))
+    say_shared(console, assessment)
     say_left_out(console, assessment)
     if options.ways and (tables := small_tables(assessment, ways=options.ways)):
         console.say(tables, gap=True)

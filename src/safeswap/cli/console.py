@@ -12,6 +12,7 @@ import math
 import re
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -270,8 +271,10 @@ _SENTENCE_END = re.compile(r"(?<=\.) (?=[A-Z])")
 def score_table(assessment: Assessment, *, brief: bool = False) -> Table:
     """Make a table with the axis, value and meaning of each measure; ``brief`` keeps the first sentence only.
 
-    Under a scenario the table has its name, and the value before.
+    Under a scenario the table has its name, and the value before. Sentences that several figures share are left to
+    :func:`say_shared`.
     """
+    shared = _shared_sentences(assessment)
     under = any(score.scenario for score in assessment)
     rows = [
         (
@@ -279,13 +282,28 @@ def score_table(assessment: Assessment, *, brief: bool = False) -> Table:
             score.axis.value,
             *((score.scenario or "–",) if under else ()),
             figure(score.value) if score.before is None else f"{figure(score.before)} → {figure(score.value)}",
-            _SENTENCE_END.split(score.sentence)[0] if brief else score.sentence,
+            " ".join(_sentences(score)[:1] if brief else [each for each in _sentences(score) if each not in shared]),
         )
         for score in assessment
     ]
     if under:
         return table(["measure", "axis", "scenario", "before → after", "meaning"], rows, right="lllrl")
     return table(["measure", "axis", "value", "meaning"], rows, right="llrl")
+
+
+def say_shared(console: Console, assessment: Assessment) -> None:
+    """Print what is true of several figures once, below their table."""
+    for sentence in _shared_sentences(assessment):
+        console.say(sentence)
+
+
+def _shared_sentences(assessment: Assessment) -> list[str]:
+    counted = Counter(sentence for score in assessment for sentence in _sentences(score)[1:])
+    return [sentence for sentence, times in counted.items() if times > 1]
+
+
+def _sentences(score: Score) -> list[str]:
+    return _SENTENCE_END.split(score.sentence)
 
 
 def say_left_out(console: Console, assessment: Assessment) -> None:

@@ -58,7 +58,7 @@ def init(
     from safeswap.files.atomic import PRIVATE_DIRECTORY
     from safeswap.files.sources import existing_file
     from safeswap.projects.project import Project
-    from safeswap.workflow.project import PROJECT
+    from safeswap.workflow.project_status import PROJECT
 
     if on is not None and households is None:
         raise typer.BadParameter("--on belongs to --households FILE")
@@ -158,7 +158,7 @@ def status(console: Console, project: ProjectFile) -> None:
 
     Compares the data, the steps and the masked file with those of the last run. Needs no key.
     """
-    from safeswap.workflow.project import project_status
+    from safeswap.workflow.project_status import project_status
 
     found = project_status(project)
     current = sum(how == "current" for _, how in found.steps)
@@ -280,7 +280,7 @@ def remove(console: Console, project: ProjectFile, which: StepName) -> None:
 
 def _read(path: Path) -> tuple[Path, Project]:
     from safeswap.projects.project import Project
-    from safeswap.workflow.project import find_project
+    from safeswap.workflow.project_status import find_project
 
     file = find_project(path)
     return file, Project.read(file)

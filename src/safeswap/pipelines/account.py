@@ -17,7 +17,7 @@ from safeswap import registry
 from safeswap.arrays.names import Names
 from safeswap.errors import InternalError, SpecError
 from safeswap.methods.numeric.spec import ExpectedMargin
-from safeswap.methods.suppress.method import OnlyBlanks
+from safeswap.methods.suppress.promises import OnlyBlanks
 from safeswap.methods.value_change import is_other_kind
 from safeswap.model.audit import Audit
 from safeswap.model.checked import check_types

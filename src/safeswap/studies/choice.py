@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -321,9 +321,17 @@ def _sentence(study: Study, row: int, figures: str, *, rule: str = "", dominated
     constraint = f" ({record['constraint']})" if record["constraint"] else ""
     by = f" ({rule})" if rule else ""
     return (
-        f"Chosen: {record['label']}{rate}{constraint}, candidate {row:,}: {figures}{by}. "
+        f"Chosen: {_name_candidate(study, record)}{rate}{constraint}, candidate {row:,}: {figures}{by}. "
         f"It is no worse in both than {dominated:,} of the {plural(len(study.specs) - 1, 'other specification')}."
     )
+
+
+def _name_candidate(study: Study, record: dict[str, Any]) -> str:
+    """Return the label of a candidate with the names of its attributes, for which the map has letters."""
+    letters = {each["name"]: each["letter"] or "" for each in study.facts["attributes"]}
+    short = "".join(letters.get(name, "") for name in record["swap"])
+    label = str(record["label"])
+    return ", ".join(record["swap"]) + label.removeprefix(short) if short and label.startswith(short) else label
 
 
 def _tell_certainty(certainty: float | None) -> str:

@@ -39,7 +39,8 @@ from safeswap.measures.aligned import distortion_tables, refuse_blind
 from safeswap.measures.base import Measure
 from safeswap.measures.households import score_by_unit
 from safeswap.measures.survey import usable_weight
-from safeswap.measures.utility.indicators import Indicators, LineMeasure
+from safeswap.measures.utility.estimates import LineMeasure
+from safeswap.measures.utility.indicators import Indicators
 from safeswap.model.effect import Coarsened, Dropped
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked

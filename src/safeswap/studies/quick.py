@@ -25,7 +25,7 @@ from safeswap.engines.memory import MemoryRecords
 from safeswap.errors import SafeswapError
 from safeswap.measures.base import Measure
 from safeswap.measures.survey import find_weight, usable_weight
-from safeswap.measures.utility.indicators import LineMeasure
+from safeswap.measures.utility.estimates import LineMeasure
 from safeswap.methods.exchange import Nesting
 from safeswap.methods.swap import check_attributes, draw_pairs, draw_shortfall_error, shortfall_error, stage_key
 from safeswap.model.key import Key

@@ -21,7 +21,7 @@ from safeswap.arrays.names import Names
 from safeswap.arrays.two_way import TwoWay, count_tables, locate_cells
 from safeswap.arrays.types import Codes, Flags, Floats, Int32s, Int64s
 from safeswap.measures.survey import Quotient, divide, positive_weights, read_design, sum_by
-from safeswap.measures.utility.indicators import (
+from safeswap.measures.utility.estimates import (
     Line,
     LineMeasure,
     line_scale,

@@ -23,7 +23,7 @@ from safeswap.engines.base import record_identity
 from safeswap.errors import EngineError, InfeasibleError, InputError, SafeswapError, SpecError
 from safeswap.measures.base import Measure, ParametricMeasure
 from safeswap.measures.households import score_by_unit
-from safeswap.measures.utility.indicators import LineMeasure
+from safeswap.measures.utility.estimates import LineMeasure
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
 from safeswap.model.scenario import Resolved

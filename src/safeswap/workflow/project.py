@@ -1,4 +1,4 @@
-"""Run a project file, say what of it is out of date, and release from it.
+"""Run a project file, report on it, and release from it.
 
 A run does what the file says, from reading to "ready for release", and never releases. Finished steps are kept sealed
 beside the file (:mod:`safeswap.projects.stages`): a run that was killed goes on after its last whole step, and a change
@@ -22,7 +22,6 @@ from safeswap.arrays import keyed
 from safeswap.errors import InfeasibleError, InputError, SafeswapError, SpecError, UnsafeRelease
 from safeswap.files.atomic import atomic_write
 from safeswap.files.keyfile import PREFIX, parse_key
-from safeswap.files.sources import existing_file
 from safeswap.model.checked import check_types
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
@@ -37,6 +36,16 @@ from safeswap.projects.stages import FOLDER, StageStore, dump_stage, load_stage,
 from safeswap.studies.files import CheckpointDirectory
 from safeswap.workflow.households import split_masked
 from safeswap.workflow.masking import as_replicate, keep, recall
+from safeswap.workflow.project_status import (
+    STATE,
+    digest_rules,
+    digest_steps,
+    digest_study,
+    find_outputs,
+    find_project,
+    project_status,
+    read_state,
+)
 from safeswap.workflow.reading import read, read_key
 from safeswap.workflow.reporting import measure_requirement, report
 from safeswap.workflow.step_table import UTILITY, Figure, StepRow, count_unsafe, describe_step, measure_utility
@@ -46,11 +55,9 @@ if TYPE_CHECKING:
     from safeswap.reports.facts import Facts
     from safeswap.studies.study import Study
 
-PROJECT = "project.toml"
 REPORTS = "reports"
 """The folder of a run's reports, in the confidential directory of the project."""
 
-_STATE = "state.json"
 _STUDY = "study"
 
 
@@ -136,35 +143,6 @@ class ProjectRun:
         }
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProjectStatus:
-    """The state of a project. ``steps`` has the state of each step: current, stale or not run."""
-
-    data: str
-    guesses: tuple[str, ...]
-    steps: tuple[tuple[str, str], ...]
-    masked: str
-    ready: str
-    study: str
-    release: str
-
-    @property
-    def is_current(self) -> bool:
-        """True if the last run did what the file says, and its result is in place."""
-        return self.data == "unchanged" and self.masked == "in place" and all(how == "current" for _, how in self.steps)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain values."""
-        return {**asdict(self), "steps": [list(each) for each in self.steps], "current": self.is_current}
-
-
-@check_types
-def find_project(path: str | PathLike[str]) -> Path:
-    """Return the project file; of a directory, the ``project.toml`` in it."""
-    place = Path(path)
-    return existing_file(place / PROJECT if place.is_dir() else place)
-
-
 @check_types
 def run_project(
     path: str | PathLike[str],
@@ -214,7 +192,7 @@ def run_project(
         "output": digest_of_both(*job.places),
     }
     facts |= {"ready": done.is_ready, "failures": list(done.failures)}
-    job.note(**facts, rules=_digest_rules(job.project), writing=False)
+    job.note(**facts, rules=digest_rules(job.project), writing=False)
     job.store.prune()
     state = "ready" if done.is_ready else "not ready"
     found = None if done.study is None else _load_study(done.study.output)
@@ -253,7 +231,7 @@ def report_project(
         study = _load_study(folder / project.release.audit / _STUDY)
     masked = _recall(project, folder)
     told: dict[str, Any] = {"state": status.ready if status.ready in ("ready", "not ready") else "open"}
-    failed = _read_state(folder).get("failures", ()) if told["state"] == "not ready" else ()
+    failed = read_state(folder).get("failures", ()) if told["state"] == "not ready" else ()
     return _report(
         project,
         masked,
@@ -290,30 +268,6 @@ def _report(
 
 
 @check_types
-def project_status(path: str | PathLike[str]) -> ProjectStatus:
-    """Say what of a project is current and what is stale. Needs no key."""
-    file = find_project(path)
-    project, folder = Project.read(file), file.parent
-    state, chain = _read_state(folder), _chain(project)
-    known: list[str] = state.get("steps", [])
-    alike = next((n for n, (a, b) in enumerate(zip(chain, known, strict=False)) if a != b), min(len(chain), len(known)))
-    whole = alike == len(chain) == len(known) and bool(chain)
-    states = ["current" if n < alike else "stale" if n < len(known) else "not run" for n in range(len(chain))]
-    if alike and not whole and len(chain) < len(known):
-        states[-1] = "stale"  # the run went on with steps that are gone
-    released = state.get("release")
-    return ProjectStatus(
-        data=_data_state(project, folder, state.get("data")),
-        guesses=tuple(project.guesses),
-        steps=tuple(zip(project.pipeline.names, states, strict=True)),
-        masked=_masked_state(project, folder, state.get("output")),
-        ready=_ready_state(state, current=whole and state.get("rules") == _digest_rules(project)),
-        study=_study_state(project, folder, state),
-        release="none" if released is None else "current" if released == known and whole else "stale",
-    )
-
-
-@check_types
 def release_project(path: str | PathLike[str], *, key: Key | None = None, **consent: Any) -> Published:
     """Release what the last run of a project has made, with the settings of its file.
 
@@ -327,7 +281,7 @@ def release_project(path: str | PathLike[str], *, key: Key | None = None, **cons
     job = _Job.open(find_project(path), key)
     job.check_data()
     status = project_status(job.file)
-    same_key = _read_state(job.file.parent).get("key_id") == job.key.id
+    same_key = read_state(job.file.parent).get("key_id") == job.key.id
     if not status.is_current or not same_key:
         stale = [name for name, how in status.steps if how != "current"]
         stale = stale or (["the masked file"] if same_key else ["it had another key"])
@@ -388,7 +342,7 @@ class _Job:
     @property
     def places(self) -> tuple[Path, Path | None]:
         """The masked file, and that of households if the data are two files."""
-        return _outputs_of(self.project, self.file.parent)
+        return find_outputs(self.project, self.file.parent)
 
     @property
     def output(self) -> Path:
@@ -407,7 +361,7 @@ class _Job:
             )
 
     def chain(self) -> list[str]:
-        return _chain(self.project)
+        return digest_steps(self.project)
 
     def run_steps(self, replicate: int, progress: Callable[[StepReport], None]) -> tuple[Masked, list[StepReport]]:
         """Carry out the steps, or take them from an earlier run."""
@@ -470,8 +424,8 @@ class _Job:
 
         asked = self.project.question
         assert asked is not None  # noqa: S101  (the caller has looked)
-        digest, output = _study_digest(self.project, self.digest, self.key.id), self.audit / _STUDY
-        known = _read_state(self.file.parent).get("study") or {}
+        digest, output = digest_study(self.project, self.digest, self.key.id), self.audit / _STUDY
+        known = read_state(self.file.parent).get("study") or {}
         told: dict[str, Any] = {"scenario": "" if asked.scenario is None else asked.scenario.name, "output": output}
         if known.get("digest") == digest and output.is_dir():
             return StudyReport(**told, candidates=known["candidates"], sentence=known["sentence"], kept=True)
@@ -508,7 +462,7 @@ class _Job:
 
     def _owns_output(self) -> bool:
         """Return whether the masked file that is there was written by a run of this project, be it a killed one."""
-        state, (output, homes) = _read_state(self.file.parent), self.places
+        state, (output, homes) = read_state(self.file.parent), self.places
         there = [path for path in self.places if path is not None and path.is_file()]
         if len(there) == 1 + (homes is not None) and digest_of_both(output, homes) == state.get("output"):
             return True
@@ -522,8 +476,8 @@ class _Job:
         """Note what was done, for the status."""
         folder = self.file.parent / FOLDER
         make_private_folder(folder)
-        state = {**_read_state(self.file.parent), **facts}
-        with atomic_write(folder / _STATE, force=True) as part:
+        state = {**read_state(self.file.parent), **facts}
+        with atomic_write(folder / STATE, force=True) as part:
             part.write_text(json.dumps(state, indent=1), encoding="utf-8")
 
 
@@ -548,79 +502,10 @@ def _find_key(stated: str, folder: Path) -> Key:
     return key
 
 
-def _chain(project: Project) -> list[str]:
-    """Return a digest for each step of everything that its result depends on but the key."""
-    schema = None if project.schema is None else project.schema.model_dump(mode="json", exclude_defaults=True)
-    source = project.data.model_dump(mode="json", exclude={"file", "households"})
-    digest = hashlib.sha256(json.dumps([source, schema], sort_keys=True).encode())
-    chain = []
-    for step in project.pipeline:
-        digest.update(json.dumps(step.as_dict(), sort_keys=True, default=str).encode())
-        chain.append(digest.hexdigest())
-    return chain
-
-
-def _digest_rules(project: Project) -> str:
-    """Return a digest of what decides whether a result is ready: scenarios and settings of the release."""
-    settings = project.release.model_dump(mode="json", exclude={"key"})
-    if settings["two_files"] is None:  # as before there was such a setting
-        del settings["two_files"]
-    rules = [[each.as_dict() for each in project.scenarios], settings]
-    return hashlib.sha256(json.dumps(rules, sort_keys=True).encode()).hexdigest()
-
-
 def _load_study(output: Path) -> Study:
     from safeswap.studies.study import Study
 
     return Study.load(output)
-
-
-def _study_digest(project: Project, data: str, key_id: str) -> str:
-    """Return a digest of everything that the result of the study depends on."""
-    schema = None if project.schema is None else project.schema.model_dump(mode="json", exclude_defaults=True)
-    source = project.data.model_dump(mode="json", exclude={"file", "households", "sha256"})
-    stated = None if project.question is None else project.question.model_dump(mode="json")
-    facts = [data, key_id, source, schema, stated, keyed.ALGORITHM]
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
-
-
-def _study_state(project: Project, folder: Path, state: Mapping[str, Any]) -> str:
-    """Say whether the study was run, and for what the file says now."""
-    if project.study is None:
-        return "none stated"
-    known = state.get("study") or {}
-    if not known:
-        return "not run"
-    if not _has_data(project, folder) or not Path(known["output"]).is_dir():
-        return "stale"
-    now = _study_digest(project, project.data.digest(folder), str(state.get("key_id", "")))
-    return "current" if known["digest"] == now else "stale"
-
-
-def _ready_state(state: Mapping[str, Any], *, current: bool) -> str:
-    if not state.get("steps"):
-        return "not run"
-    if not current:
-        return "stale"
-    return "ready" if state.get("ready") else "not ready"
-
-
-def _read_state(folder: Path) -> dict[str, Any]:
-    try:
-        found = json.loads((folder / FOLDER / _STATE).read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _outputs_of(project: Project, folder: Path) -> tuple[Path, Path | None]:
-    """Return the place of the masked file, and of the masked file of households if the data are two files."""
-    place = folder / project.release.audit
-    names = [path.name.split(".", 1)[0] for path in project.data.files(folder) if path is not None]
-    places = [place / f"{name}.masked.parquet" for name in names]
-    if len(set(places)) < len(names):  # two files of one name, in two folders or formats
-        places[1] = place / f"{names[1]}.households.masked.parquet"
-    return places[0], places[1] if len(places) > 1 else None
 
 
 def _has_two_files(project: Project) -> bool:
@@ -631,29 +516,9 @@ def _has_two_files(project: Project) -> bool:
 
 def _recall(project: Project, folder: Path) -> Masked:
     """Read back what the last run of a project has made."""
-    (source, homes), (output, after) = project.data.files(folder), _outputs_of(project, folder)
+    (source, homes), (output, after) = project.data.files(folder), find_outputs(project, folder)
     both = () if homes is None or after is None else (homes, after)
     return recall(source, output, audit=folder / project.release.audit, households=both)
-
-
-def _has_data(project: Project, folder: Path) -> bool:
-    return all(path is None or path.is_file() for path in project.data.files(folder))
-
-
-def _data_state(project: Project, folder: Path, of_run: str | None) -> str:
-    known = project.data.sha256 or of_run
-    if not _has_data(project, folder):
-        return "missing"
-    if not known:
-        return "not known: the project states no sha256, and was not run"
-    return "unchanged" if project.data.digest(folder) == known else "changed"
-
-
-def _masked_state(project: Project, folder: Path, digest: str | None) -> str:
-    places = _outputs_of(project, folder)
-    if any(path is not None and not path.is_file() for path in places):
-        return "none"
-    return "in place" if digest_of_both(*places) == digest else "not the file that the last run wrote"
 
 
 def _check(masked: Masked, project: Project) -> tuple[Outcome, ...]:

@@ -57,3 +57,15 @@ def test_after_noise_the_measures_of_categories_are_left_out_and_named(safeswap,
     said = " ".join(run.stdout.split())
     assert "Left out: n_rule, hellinger, total_variation, entropy_change, adV, adC" in said
     assert "correct_links" in said
+
+
+def test_what_is_true_of_several_figures_is_said_once(safeswap, tmp_path):
+    before, after = tmp_path / "before.csv", tmp_path / "after.csv"
+    rows = [f"{number},{'xy'[number % 2]},{'uvw'[number % 3]},{number * 7 % 101}.5" for number in range(60)]
+    before.write_text("\n".join(["id,A,B,income", *rows]) + "\n")
+    after.write_text("\n".join(["id,A,B,income", *rows[:-2], rows[-2].replace("x", "y"), rows[-1]]) + "\n")
+    run = safeswap("assess", before, after, "--identifier", "id")
+    assert run.code == 0, run.said
+    assert run.stdout.count("Not compared, since numeric: income.") == 1
+    scores = safeswap("assess", before, after, "--identifier", "id", "--json").document["scores"]
+    assert sum("Not compared, since numeric: income." in score["sentence"] for score in scores) > 1

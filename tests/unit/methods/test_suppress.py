@@ -18,13 +18,8 @@ from tests.unit.methods.suppress_compared import disagreements
 import safeswap as ss
 from safeswap import registry
 from safeswap.errors import InfeasibleError, SpecError
-from safeswap.methods.suppress.method import (
-    EnoughByPublishedKeys,
-    NothingUnsafe,
-    OnlyBlanks,
-    SuppressSpec,
-    recount_unsafe,
-)
+from safeswap.methods.suppress.method import SuppressSpec
+from safeswap.methods.suppress.promises import EnoughByPublishedKeys, NothingUnsafe, OnlyBlanks, recount_unsafe
 from safeswap.model.audit import Replacement
 from safeswap.model.invariant import verify
 from safeswap.model.microdata import Microdata

@@ -23,6 +23,7 @@ def study_of_points(*replicates: list[tuple[float, float]]) -> Study:
             "candidate": np.arange(len(points)),
             "specification": np.tile(np.arange(count), draws),
             "label": [f"a{i}" for i in range(count)] * draws,
+            "swap": [[f"a{i}"] for i in range(count)] * draws,
             "constraint": [""] * len(points),
             "rate": [0.1] * len(points),
             "replicate": np.repeat(np.arange(draws), count),
@@ -33,7 +34,7 @@ def study_of_points(*replicates: list[tuple[float, float]]) -> Study:
         }
     )
     question = StudySpec(rates=(0.1,), replicates=draws, distortion=("hellinger",))
-    return Study(spec=question, table=table, specs=specs, facts={})
+    return Study(spec=question, table=table, specs=specs, facts={"attributes": []})
 
 
 POINTS = [(0.5, 0.1), (0.3, 0.2), (0.1, 0.5), (0.4, 0.4)]

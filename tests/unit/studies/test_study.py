@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from tests.unit.studies.samples import KEY, file_of, sample
 
-from safeswap import registry
+from safeswap import datasets, registry
 from safeswap.arrays.dominance import find_undominated
 from safeswap.errors import SpecError
 from safeswap.model.study import ConstraintSet, StudySpec
@@ -41,10 +41,17 @@ def test_there_is_one_row_per_candidate_with_everything_about_it(made):
 
 
 def test_labels_are_letters_where_all_attributes_have_one():
-    from safeswap import datasets
-
     found = run_study(datasets.cps8d(), StudySpec(attributes=("Age", "Race"), rates=(0.01,)), key=KEY)
     assert found.table.column("label").to_pylist() == ["A", "R", "AR"]
+
+
+def test_a_choice_names_the_attributes_that_the_map_has_letters_for():
+    for attributes, expected in ((["Race"], "Race"), (["MS", "Race", "Edu"], None)):
+        found = study(datasets.cps8d(), attributes=attributes, rates=[0.01, 0.1], insecure_seed=1)
+        choice = found.choose("linear:a=0")
+        names = ", ".join(found.table["swap"][choice.candidate].as_py())
+        assert expected in (None, names)
+        assert choice.sentence.startswith(f"Chosen: {names} at rate ")
 
 
 def test_a_rejected_candidate_has_a_reason_and_no_figure():

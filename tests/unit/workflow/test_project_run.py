@@ -18,7 +18,8 @@ from safeswap.files.keyfile import generate_key
 from safeswap.pipelines import method as pipelines
 from safeswap.projects.project import Project
 from safeswap.workflow import project as running
-from safeswap.workflow.project import project_status, release_project, run_project
+from safeswap.workflow.project import release_project, run_project
+from safeswap.workflow.project_status import project_status, read_state
 
 CANARY = "Zanzibar"
 STEPS = [
@@ -428,5 +429,5 @@ def test_a_project_without_steps_or_digest(job: Job) -> None:
 def test_a_state_that_cannot_be_read_counts_as_none(job: Job) -> None:
     job.run()
     (job.folder / ".safeswap" / "state.json").write_text("[")
-    assert running._read_state(job.folder) == {}
+    assert read_state(job.folder) == {}
     assert project_status(job.file).ready == "not run"

@@ -20,7 +20,8 @@ from safeswap.model.schema import Kind
 from safeswap.on_disk.masking import digest_of_both
 from safeswap.workflow import project as running
 from safeswap.workflow.households import mask_households, merge_households, split_households
-from safeswap.workflow.project import project_status, release_project, report_project, run_project
+from safeswap.workflow.project import release_project, report_project, run_project
+from safeswap.workflow.project_status import project_status
 
 KEY = ss.Key(bytes(range(32)))
 STEPS: list[dict[str, Any]] = [

@@ -2,7 +2,8 @@
 
 ::
 
-    method      specification, promises, and the method itself
+    method      specification and the method itself
+    promises    what the output guarantees, counted again from its columns
     problem     the problem on classes of records, and what makes an answer safe
     solver      the cheapest answer: greedy, then integer programmes part by part, with a proved bound
     greedy      a good answer quickly, where a blank is a value or matches nothing
