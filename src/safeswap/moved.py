@@ -57,7 +57,7 @@ VERBS = {
 
 def warn_of_move(old: str, new: str) -> None:
     """Warn the caller's caller of a name that has moved."""
-    warnings.warn(f"{old} is now {new}; the old name goes in version 0.3", DeprecationWarning, stacklevel=3)
+    warnings.warn(f"{old} is now {new}; the old name will be removed in version 0.3", DeprecationWarning, stacklevel=3)
 
 
 class MovedModules:

@@ -484,5 +484,5 @@ def _bad_rule() -> SpecError:
     return SpecError(
         "a rule gives, for each attribute, a list of levels or bounds",
         code="bad-rule",
-        hint='e.g. {"age": {"max": 15}, "civil": ["married"]} for what cannot be',
+        hint='e.g. {"age": {"max": 15}, "civil": ["married"]} for what is impossible',
     )

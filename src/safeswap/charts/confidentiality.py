@@ -459,7 +459,7 @@ def write_plot(
         return
     if suffix not in PICTURES:
         raise OutputError(
-            "the file's suffix names no format of a plot",
+            "the file's suffix is not that of a plot format",
             code="unknown-format",
             hint="use one of " + ", ".join((*PICTURES, *RECORDS)),
             file=os.fspath(path),
@@ -483,7 +483,7 @@ def _write_records(plot: ConfidentialityPlot, path: str | os.PathLike[str], *, v
 
     if version == "public":
         raise SpecError(
-            "the figures of single records are not for the public",
+            "figures of individual records must not be published",
             code="not-public",
             hint='write them with version="internal", or write a picture',
         )

@@ -312,7 +312,9 @@ class AttackOptions(JoinedFiles):
     earlier: list[Path] | None = option(
         "masked file of the same records released before; repeatable; default: those in the ledger", metavar="FILE"
     )
-    policy: Path | None = option("largest advantage allowed for each attack; the command fails above it", metavar="TOML")
+    policy: Path | None = option(
+        "largest advantage allowed for each attack; the command fails above it", metavar="TOML"
+    )
 
 
 @command

@@ -128,7 +128,7 @@ def swap(
     """
     if project is not None:
         if file is not None or parameters or reading or options.output is not None:
-            raise typer.BadParameter("a project defines file, roles, rate and output itself: leave these options out")
+            raise typer.BadParameter("a project defines file, roles, rate and output itself: omit these options")
         _run_project(console, project, options)
         return
     if file is None:
@@ -195,7 +195,7 @@ def mask_below(
     options: BelowOptions,
     reading: dict[str, Any],
 ) -> None:
-    """Blank or swap as little as brings every record below a threshold of risk.
+    """Blank or swap as little as needed to bring every record below a risk threshold.
 
     The risk of a record is one over the number of people who share its keys, or its estimate by a survey weight. With
     --by swap the records above the threshold are swapped first, until none of them has its own keys.

@@ -99,8 +99,9 @@ def release(
     data in a secret row order, a dictionary, a report and a manifest. If any check fails, nothing is written. What was
     masked as a household file and a person file is released as two files.
 
-    Of a project file, what its last run made is released with the settings of the file; it is refused if the run is out
-    of date, if a requirement is not met, or if a guess is left for a column that looks like an identifier.
+    Given a project file, the result of its last run is released with the settings of the file. This is refused if the
+    run is out of date, if a requirement is not met, or if a column that looks like an identifier is still marked as a
+    guess.
     """
     if masked is None:
         published = _release_project(console, original, options, parameters)
@@ -293,11 +294,11 @@ def report(
     *,
     options: ReportOptions,
 ) -> None:
-    """Write the reports of a masking for their readers.
+    """Write the reports on a masking, one for each kind of reader.
 
-    All are made from the same facts, which are written beside them as JSON. The chair's version for a review board
-    tells shares changed; the members' version and the public one tell nothing from which they follow. Everything but
-    the public report is confidential and readable by its owner only.
+    All are made from the same facts, which are written beside them as JSON. The version for the chair of a review board
+    contains the shares changed; the members' and public versions contain nothing from which they could be inferred.
+        Everything but the public report is confidential and readable by its owner only.
     """
     from safeswap.reports.facts import AUDIENCES, list_audiences
 

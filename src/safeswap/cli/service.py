@@ -276,7 +276,7 @@ def back_up(
     copied = copy_service(options.read(), folder)
     console.say(f"Copied {plural(copied['files'], 'file')} to {folder}.")
     if not copied["database"]:
-        console.warn("The PostgreSQL database is not in the backup: it must have been saved with pg_dump before.")
+        console.warn("The PostgreSQL database is not in the backup: save it with pg_dump, before this backup.")
     console.result({"command": "back-up", **copied})
 
 

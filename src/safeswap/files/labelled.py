@@ -97,7 +97,7 @@ def _read(reader: Callable[..., Any], path: Path, found: Format, **options: Any)
         values, facts = reader(str(path), **options)
     except UnicodeDecodeError:
         raise InputError(
-            f"{path.name!r} holds text in another encoding than it declares",
+            f"{path.name!r} holds text in a different encoding than it declares",
             code="wrong-encoding",
             hint="state the encoding, for example encoding='cp1252'",
             file=str(path),
@@ -122,7 +122,7 @@ def _to_array(values: list[Any], name: str, tags: list[str], path: Path, clock: 
         raise InputError(
             f"column {name!r} mixes values of different types",
             code="mixed-types",
-            hint="write the column again with one type",
+            hint="rewrite the column with a single type",
             file=str(path),
             column=name,
         ) from None

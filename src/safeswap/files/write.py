@@ -105,7 +105,7 @@ def write(data: Writable, path: str | os.PathLike[str], *, force: bool = False, 
     found = written.get(Path(path).suffix.lower())
     if found is None or found.write is None:
         raise OutputError(
-            "the file's suffix names no format that can be written",
+            "the file's suffix is not that of a format that can be written",
             code="unknown-format",
             hint="use one of " + ", ".join(written),
             file=os.fspath(path),

@@ -139,13 +139,13 @@ def check_keys(data: Microdata, names: Sequence[str]) -> tuple[str, ...]:
     chosen = tuple(names)
     if not chosen or len(set(chosen)) != len(chosen):
         raise SpecError(
-            "name each key once" if chosen else "name the keys: what an intruder can be assumed to know",
+            "name each key once" if chosen else "name the keys: the attributes that an intruder can be assumed to know",
             code="bad-keys",
             hint='keys=["Age", "Sex"]',
         )
     if len(chosen) > MOST_KEYS:
         raise SpecError(
-            f"at most {MOST_KEYS} keys can be looked at together",
+            f"at most {MOST_KEYS} keys can be examined together",
             code="too-many-keys",
             hint="name those that an intruder can be assumed to know",
         )

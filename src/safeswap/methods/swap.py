@@ -145,14 +145,14 @@ def check_attributes(data: Records | Microdata, spec: SwapSpec, nesting: Nesting
             raise SpecError(
                 f"{name!r} is the record identifier and can have no role in a swap",
                 code="identifier-role",
-                hint="leave it out of the specification; it stays with its record",
+                hint="omit it from the specification; it stays with its record",
                 attribute=name,
             )
     for name in spec.targeting.keys if spec.targeting else ():
         refuse_date(data.schema, name)
     if spec.targeting and not (spec.targeting.keys or data.schema.categorical):
         raise SpecError(
-            "the file has no categorical attribute from which to tell records at risk",
+            "the file has no categorical attribute by which to find records at risk",
             code="no-key-variables",
             hint="name the key variables: targeting.keys",
         )
@@ -222,7 +222,7 @@ def weight_of(schema: Schema, spec: SwapSpec) -> str:
         )
     if schema[stated].kind not in (Kind.WEIGHT, Kind.NUMERIC) or stated in spec.swap:
         raise SpecError(
-            f"{stated!r} cannot choose partners: it is swapped itself, or no number",
+            f"{stated!r} cannot choose partners: it is swapped itself, or is not a number",
             code="not-a-weight",
             hint="name an attribute of kind weight that is not swapped",
             attribute=stated,

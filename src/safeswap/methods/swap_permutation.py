@@ -97,7 +97,9 @@ def for_epsilon(epsilon: float, largest: int) -> float:
     0.91
     """
     if largest < 1:
-        raise SpecError("the largest stratum has at least one record", code="bad-spec", hint="count the strata first")
+        raise SpecError(
+            "the largest stratum must have at least one record", code="bad-spec", hint="count the strata first"
+        )
     least = log(largest + 1) / 2
     if not isfinite(epsilon) or epsilon < least * (1 - 1e-12):
         raise InfeasibleError(
@@ -301,7 +303,7 @@ def make_plan(records: Records, spec: SwapPermutationSpec) -> PermutationPlan:
             raise SpecError(
                 f"{name!r} is the record identifier and can have no role in a swap",
                 code="identifier-role",
-                hint="leave it out of the specification; it stays with its record",
+                hint="omit it from the specification; it stays with its record",
                 attribute=name,
             )
     sizes = records.count(spec.fixed)[0].counts if spec.fixed else np.array([len(records)])

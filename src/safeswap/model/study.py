@@ -116,7 +116,7 @@ class ConstraintSet(Stated):
                 raise SpecError(
                     f"{text!r} is not a set of constraints",
                     code="bad-constraints",
-                    hint='say for example "Sex equal, MS different", or "none"',
+                    hint='write for example "Sex equal, MS different", or "none"',
                 )
             names[word].append(name.strip())
         return cls(fixed=tuple(names["equal"]), differ=tuple(names["different"]))

@@ -263,7 +263,7 @@ def _plain(value: object) -> Any:
         return value.item()
     if isinstance(value, np.ndarray | tuple | set | frozenset):
         return list(value)
-    raise TypeError(f"{type(value).__name__} has no place in an audit record")
+    raise TypeError(f"{type(value).__name__} cannot be stored in an audit record")
 
 
 def _damaged_record(directory: Path) -> InputError:

@@ -307,7 +307,7 @@ def _bad_identifier(code: str, message: str, name: str, rows: list[int]) -> Inpu
     return InputError(
         f"{message}, the first in {describe_positions(positions, None)}",
         code=code,
-        hint="an identifier must be there in every record and unique; name another column",
+        hint="an identifier must be present and unique in every record; name another column",
         column=name,
         **positions_of(positions, None),
     )

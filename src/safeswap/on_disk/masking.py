@@ -211,7 +211,7 @@ def find_past_steps(digest: str, audit: Path, notes: Mapping[str, Any], *, own: 
         source = content["notes"].get("source_sha256", "")
         if source in files - {"", digest}:
             raise InputError(
-                f"the records of earlier maskings go in a circle: {record.name!r} was made from a file made from it",
+                f"the records of earlier maskings form a cycle: {record.name!r} was made from a file made from it",
                 code="lineage-cycle",
                 hint="move the record that does not belong to these files out of the audit directory",
                 record=str(record),
@@ -423,7 +423,7 @@ def _cast_like(after: Microdata, before: Microdata, described: Schema, types: Ma
                 raise InputError(
                     f"column {name!r} of the masked file does not hold what the original's column holds",
                     code="masked-types",
-                    hint="let swap write the masked file as Parquet",
+                    hint="write the masked file as Parquet with swap",
                     column=name,
                 ) from None
         columns[name] = share_column(before.table.column(name), column)

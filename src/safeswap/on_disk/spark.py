@@ -216,8 +216,8 @@ def _translate_error(error: Exception) -> Exception:
     if not isinstance(error, Py4JError | PySparkException | ConnectionError):
         return error
     return EngineError(
-        "Spark could not do its part; nothing was written",
+        "Spark failed; nothing was written",
         code="engine-failed",
-        hint="look at the logs of the cluster: a disk may be full, or workers may lack memory or safeswap itself",
+        hint="check the logs of the cluster: a disk may be full, or workers may lack memory or safeswap itself",
         reason=type(error).__name__,
     )

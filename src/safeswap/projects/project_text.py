@@ -89,7 +89,7 @@ def _unquote(text: str) -> str:
 
 _HEADER = """\
 # A job of safeswap, from the data to what is released. Edit it freely.
-# A comment that begins with a question mark is a guess: check it, correct it, and take the question mark out.
+# A comment that begins with a question mark is a guess: check it, correct it, and remove the question mark.
 # `safeswap run` masks by the steps below; `safeswap status` says what is out of date; `safeswap release` publishes.
 """
 _COMMENTS = {

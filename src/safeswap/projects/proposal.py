@@ -195,7 +195,7 @@ def _possible_keys(data: Microdata) -> tuple[str, ...]:
 
 def _tell_ranks(ranked: KeySuggestions) -> str:
     told = ", ".join(f"{each.name} +{each.added:.1%}" for each in ranked)
-    return f"ranked by the records each adds to those that are unique: {told}; strike out what nobody outside knows"
+    return f"ranked by the records each adds to those that are unique: {told}; remove what nobody outside can know"
 
 
 def _recodes(data: Microdata, keys: tuple[str, ...]) -> Iterator[dict[str, Any]]:

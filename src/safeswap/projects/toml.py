@@ -59,7 +59,7 @@ def parse_toml(text: str, file: Path, *, bad: Callable[..., InputError]) -> dict
     except tomllib.TOMLDecodeError as error:
         # Only the position is used: the parser's message may quote the file.
         if (place := _AT_LINE.search(str(error))) is None:
-            raise bad(file, "the file ends in the middle of something") from None
+            raise bad(file, "the file ends unexpectedly") from None
         line, column = int(place[1]), int(place[2])
         raise bad(file, f"line {line}, column {column} is not valid TOML", line=line, column=column) from None
     except RecursionError:

@@ -277,7 +277,7 @@ def _refuse_stamped(masked: Masked, key: Key) -> None:
     refuse_insecure(key)
     if not masked.audit.releasable:
         raise UnsafeRelease(
-            f"what was masked is stamped {masked.audit.stamp}",
+            f"the masking is stamped {masked.audit.stamp}",
             code="not-for-release",
             hint="mask again, for release: with a secret key (`safeswap keygen`) and, for an edit, its keyed variant",
         )
@@ -286,13 +286,13 @@ def _refuse_stamped(masked: Masked, key: Key) -> None:
         raise UnsafeRelease(
             f"before it was masked, the file had been masked by {insecure[0]!r} in a way that anyone can undo",
             code="not-for-release",
-            hint="begin with the original file, and mask every time with a secret key (`safeswap keygen`)",
+            hint="start from the original file, and use a secret key for every masking (`safeswap keygen`)",
         )
 
 
 def _unpublished_label(masked: Masked, terms: Terms) -> Iterator[Remark]:
     if masked.data.schema.label and masked.data.schema.label != terms.title:
-        yield warning("not-kept", "the label of the original file is not published; state it as title if it may be")
+        yield warning("not-kept", "the label of the original file is not published; pass it as title if it may be")
 
 
 def _published_rate(terms: Terms) -> Iterator[Remark]:
@@ -320,9 +320,9 @@ def _refuse_nested(public: Path, audit: Path) -> None:
     one, other = public.resolve(), audit.resolve()
     if one == other or one in other.parents or other in one.parents:
         raise OutputError(
-            "the public directory and the audit directory are inside each other",
+            "one of the public and audit directories lies inside the other",
             code="nested-directories",
-            hint="keep the audit record where the original data are, away from what is published",
+            hint="keep the audit record with the original data, away from what is published",
             public=str(public),
             audit=str(audit),
         )
@@ -363,7 +363,7 @@ def _make_private(root: Path) -> None:
         raise OutputError(
             f"the audit directory {root.name!r} cannot be made: {os.strerror(error.errno or 0)}",
             code="no-directory",
-            hint="make the directory first",
+            hint="create the directory first",
             file=str(root),
         ) from None
 
@@ -373,7 +373,7 @@ def _verify_promises(account: Account) -> tuple[Finding, ...]:
     broken = [finding for finding in findings if not finding.ok]
     if broken:
         raise UnsafeRelease(
-            f"what was promised does not hold: {broken[0].problem}",
+            f"a promise does not hold: {broken[0].problem}",
             code="invariant-broken",
             hint="nothing was released; mask the file again, and report it if it happens again",
             findings=[finding.as_dict() for finding in broken],
@@ -387,11 +387,11 @@ def _check_masked(linkage: Linkage, terms: Terms) -> tuple[Remark, ...]:
         return ()
     if not terms.unmasked:
         raise UnsafeRelease(
-            "nothing was masked: every released value is as it was in the file that was masked",
+            "nothing was masked: every released value is the same as in the file that was masked",
             code="nothing-masked",
-            hint="raise the rate or the number of pairs, or state that the values are to leave as they are (unmasked)",
+            hint="raise the rate or the number of pairs, or state that the values may be released unchanged (unmasked)",
         )
-    return (warning("nothing-masked", "nothing was masked: every released value is as it was; the report says so"),)
+    return (warning("nothing-masked", "nothing was masked: every released value is unchanged; the report says so"),)
 
 
 def _drops_columns(masked: Masked) -> bool:
@@ -454,7 +454,7 @@ def _multipliers(masked: Masked, indicators: str) -> tuple[tuple[str, float], ..
         raise SpecError(
             "no kind of estimate has three estimates, so there is no multiplier to publish",
             code="no-indicator",
-            hint="state more indicators, or by more domains; or publish none",
+            hint="state more indicators, or more domains; or publish none",
         )
     return tuple(found.items())
 
@@ -495,7 +495,7 @@ def _refuse_second(
         raise UnsafeRelease(
             "these records have been released before. " + " ".join(each.sentence for each in found),
             code="second-release",
-            hint="publish the earlier release, or state why a second one is wanted (second_release)",
+            hint="publish the earlier release, or state why a second one is needed (second_release)",
             differencing=[each.as_dict() for each in found],
         )
     return found

@@ -20,7 +20,7 @@ class ReleaseSpec(Strict):
         "csv"
     )
     identifiers: Annotated[Literal["new", "none"], Field(description="assign new record numbers, or none")] = "new"
-    drop: Annotated[tuple[str, ...], Field(description="columns to leave out")] = ()
+    drop: Annotated[tuple[str, ...], Field(description="columns to omit")] = ()
     two_files: Annotated[bool, Field(description="publish a file of households and a file of persons")] = False
     title: Annotated[str, Field(description="title of the data set")] = ""
     date: Annotated[str, Field(description="date of the release")] = ""

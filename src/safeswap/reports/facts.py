@@ -270,9 +270,9 @@ class Facts(Stated):
         """Return the public part; refused if a release of this would be."""
         if self.public is None:
             raise SpecError(
-                "there is no public report: a release of this would be refused",
+                "there is no public report: a release of this masking would be refused",
                 code="no-public-report",
-                hint="see what stands against it in the analyst's report",
+                hint="see the obstacles in the analyst's report",
             )
         return self.public
 

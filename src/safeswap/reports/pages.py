@@ -43,7 +43,7 @@ from safeswap.reports.paper import (
     render,
 )
 
-CHAIR = "Confidential: tells shares changed. For the chair only."
+CHAIR = "Confidential: contains the shares changed. For the chair only."
 MEMBERS = "For members of the board. Not for publication."
 ANALYST = "Confidential: contains rates and parameters. For internal use only."
 AUDIT = "Confidential audit template: fill in the marked spaces."

@@ -171,7 +171,7 @@ def _check(value: float, what: str) -> None:
         raise SpecError(
             f"{what} is {value:g}; it must be a number, 0 or above",
             code="bad-objective",
-            hint="say linear:a=2, cap_risk:0.01 or cap_distortion:0.05",
+            hint="write linear:a=2, cap_risk:0.01 or cap_distortion:0.05",
         )
 
 
@@ -179,7 +179,7 @@ def _not_an_objective(what: str) -> SpecError:
     return SpecError(
         f"{what} is not an objective",
         code="bad-objective",
-        hint="say linear:a=2, cap_risk:0.01 or cap_distortion:0.05, or give a function of (risk, distortion)",
+        hint="write linear:a=2, cap_risk:0.01 or cap_distortion:0.05, or give a function of (risk, distortion)",
     )
 
 

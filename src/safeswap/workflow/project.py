@@ -118,7 +118,7 @@ class ProjectRun:
     @property
     def failures(self) -> tuple[str, ...]:
         """The obstacles to a release, a sentence each; empty if it is ready."""
-        unmet = [f"required is {each.sentence}" for each in self.outcomes if not each.ok]
+        unmet = [f"requirement not met: {each.sentence}" for each in self.outcomes if not each.ok]
         return (*self.problems, *unmet)
 
     @property
@@ -153,7 +153,7 @@ def run_project(
     study: bool = True,
     studied: Callable[[int, int], None] | None = None,
 ) -> ProjectRun:
-    """Do what a project file says, from reading to "ready for release"; nothing is released.
+    """Run a project file, from reading to "ready for release"; nothing is released.
 
     ``key`` replaces the key that the file names. ``progress`` is told of each step when it is done. The masked file and
     its audit record go to the confidential directory of the project.
@@ -356,7 +356,7 @@ class _Job:
             raise InputError(
                 f"{two or f'{source.name!r} is not the file'} that the project was made for: the digest differs",
                 code="data-changed",
-                hint="restore the file; if the new one is right, look at the schema again and take out sha256",
+                hint="restore the file; if the new one is right, check the schema again and remove sha256",
                 file=str(source),
             )
 
@@ -535,7 +535,7 @@ def refuse_unmet(masked: Masked, project: Project) -> None:
     unmet = [outcome.sentence for outcome in _check(masked, project) if not outcome.ok]
     if unmet:
         raise UnsafeRelease(
-            f"required is {'; '.join(unmet)}",
+            f"requirement not met: {'; '.join(unmet)}",
             code="requirement-failed",
             hint="change the steps and mask again",
             required=unmet,
@@ -562,6 +562,6 @@ def _refuse_guesses(project: Project, data: Microdata) -> None:
         raise UnsafeRelease(
             f"a guess is not confirmed, and the column looks like an identifier: {', '.join(doubtful)}",
             code="guess-not-confirmed",
-            hint="look at these columns in the project file, and take the question marks out",
+            hint="look at these columns in the project file, and remove the question marks",
             columns=doubtful,
         )

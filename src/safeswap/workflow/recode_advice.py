@@ -181,7 +181,7 @@ def advice(
     """
     if (combinations is None) == (scenario is None):
         raise SpecError(
-            "state combinations or a scenario, one of them", code="bad-spec", hint='e.g. {"keys": ["age", "sex"]}'
+            "state either combinations or a scenario", code="bad-spec", hint='e.g. {"keys": ["age", "sex"]}'
         )
     data, asked = read(data), as_combinations(combinations) if scenario is None else as_scenario(scenario)
     if isinstance(asked, Scenario):
@@ -281,7 +281,7 @@ class _Trial:
             raise SpecError(
                 f"a candidate says nothing about {len(forgotten):,} of the values of {name!r}",
                 code="value-not-recoded",
-                hint='let its otherwise be "keep" or "blank"',
+                hint='set its otherwise to "keep" or "blank"',
                 attribute=name,
             )
         news: dict[str, int] = {}

@@ -102,7 +102,10 @@ def _check_tables(tables: Sequence[Any]) -> tuple[tuple[str, ...], ...]:
     plain = [[part] if isinstance(part, str) else part for part in stated]
     if not all(isinstance(part, (list, tuple)) and all(isinstance(name, str) for name in part) for part in plain):
         raise SpecError(
-            "a table is a list of attributes", code="bad-argument", hint='tables=[["Region", "Sex"]]', argument="tables"
+            "a table must be a list of attributes",
+            code="bad-argument",
+            hint='tables=[["Region", "Sex"]]',
+            argument="tables",
         )
     return tuple(table_names(stated)) if stated else ()
 
@@ -147,7 +150,7 @@ def _make_comparison(
         raise InputError(
             "a bundle has new identifiers and another order: its records cannot be matched with the original",
             code="no-audit",
-            hint="give the audit record of the release (audit), or leave the original out",
+            hint="give the audit record of the release (audit), or omit the original",
         )
     return compare(known, released, audit=audit, some_gone=True), True
 
@@ -393,7 +396,7 @@ def _as_ledger(ledger: Any) -> Ledger:
     from safeswap.releases.ledger import configured_ledger
 
     if ledger is not None and not hasattr(ledger, "alarm_share"):
-        raise SpecError("release: 'ledger' takes a Ledger or None", code="bad-argument", hint="leave ledger out")
+        raise SpecError("release: 'ledger' takes a Ledger or None", code="bad-argument", hint="omit ledger")
     return configured_ledger() if ledger is None else ledger
 
 

@@ -86,7 +86,7 @@ def suggest_keys(data: Any, *, among: Sequence[str] | None = None, most: int = 1
 
     Each is ranked by what it adds to those before it. ``among`` names the attributes to look at, by default all except
     identifiers, weights, constants and text; at most ``most`` are ranked. Numbers are ranked in groups of about as many
-    records each. What an intruder may know is no matter of counts: strike out what nobody outside knows.
+    records each. Counts cannot say what an intruder may know: remove what nobody outside can know.
 
     >>> from safeswap import datasets
     >>> found = suggest_keys(datasets.cps8d(), most=2)

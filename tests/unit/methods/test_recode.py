@@ -84,7 +84,7 @@ def test_a_specification_says_what_it_is_again() -> None:
     spec = RecodeSpec(steps=STEPS)
     assert registry.make_spec(spec.as_dict()) == spec
     assert spec.replace(steps=STEPS[:1]).names == ("Age",)
-    with pytest.raises(SpecError, match="step 2 names 'Name', which a step before it drops"):
+    with pytest.raises(SpecError, match="step 2 names 'Name', which an earlier step drops"):
         RecodeSpec(steps=[STEPS[3], {"step": "truncate", "attribute": "Name"}])
 
 

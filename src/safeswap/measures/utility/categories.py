@@ -185,7 +185,7 @@ class Dissimilarity(WeighableMeasure):
             raise SpecError(
                 "no attribute is left to compare within the areas",
                 code="no-categorical-attribute",
-                hint="name an attribute that does not make the areas",
+                hint="name an attribute that does not define the areas",
             )
         rows = [self._row(comparison, name, weight) for name in names]
         value = float(np.mean([row["value"] for row in rows]))
@@ -298,7 +298,7 @@ class OrdinalDisplacement(WeightedMeasure, DistortionMeasure):
         orders = {name: order for name in names if (order := level_order(comparison, name)) is not None}
         if not orders:
             raise SpecError(
-                "no attribute has an order of its levels",
+                "no attribute has ordered levels",
                 code="no-ordinal-attribute",
                 hint="describe an attribute as ordinal and list its levels in order",
             )

@@ -163,7 +163,7 @@ def read_values(comparison: Comparison, name: str, level: str | None = None) -> 
     texts = level_texts(column.levels)
     if level not in texts:
         raise SpecError(
-            f"{name!r} has no such level as an indicator names",
+            f"{name!r} lacks a level that an indicator names",
             code="unknown-level",
             hint="write the level as it is in the file",
             attribute=name,

@@ -104,7 +104,7 @@ class Indicators(LineMeasure):
         """Return the stated lines."""
         if not self.lines:
             raise SpecError(
-                "no indicator is stated",
+                "no indicators are stated",
                 code="no-indicator",
                 hint="state them in a TOML file ([[indicators]] statistic = …, of = …, by = …) and pass --indicators "
                 "FILE, or read_indicators(path)",
@@ -112,8 +112,8 @@ class Indicators(LineMeasure):
         return self.lines
 
     def find_obstacle(self, comparison: Comparison) -> str:
-        """Return that no indicator is stated; one that did not change is an answer."""
-        return "" if self.lines else "no indicator is stated"
+        """Return that no indicators are stated; one that did not change is an answer."""
+        return "" if self.lines else "no indicators are stated"
 
     def score(self, comparison: Comparison) -> Score:
         """Score the masking; the detail has one row per indicator and domain."""
@@ -370,7 +370,7 @@ def error_multipliers(score: Score) -> dict[str, float]:
     """
     if score.detail is None or "inflation" not in score.detail.column_names:
         raise SpecError(
-            f"{score.measure!r} has no standard errors", code="no-indicator", hint="give the score of indicators"
+            f"{score.measure!r} has no standard errors", code="no-indicator", hint="pass the score of indicators"
         )
     found: dict[str, list[float]] = {}
     for row in score.detail.to_pylist():

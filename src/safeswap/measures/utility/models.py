@@ -141,7 +141,7 @@ def _factor(tokens: list[tuple[str, str]]) -> Factor:
         return Factor(tokens[0][1])
     if kinds == ["name", "op", "name"] and tokens[1][1] == "==":
         return Factor(tokens[0][1], tokens[2][1])
-    raise formula_error("a term is a name, or name == level; quote names with blanks or other characters")
+    raise formula_error("a term is a name, or name == level; quote names with spaces or other characters")
 
 
 def formula_error(problem: str) -> SpecError:
@@ -195,7 +195,7 @@ class ModelData:
         levels = self._columns(factor, number)
         if not binary or len(levels) != 1:
             raise SpecError(
-                f"the response {factor.name!r} is not a number" + (" and has not two levels" if binary else ""),
+                f"the response {factor.name!r} is not a number" + (" and does not have two levels" if binary else ""),
                 code="bad-response",
                 hint=f"name a numeric attribute, or one level of it: {factor.name} == level",
                 attribute=factor.name,
@@ -216,9 +216,9 @@ class ModelData:
         if factor.level is not None:
             if factor.level not in texts:
                 raise SpecError(
-                    f"{factor.name!r} has no such level as the formula names",
+                    f"{factor.name!r} lacks a level that the formula names",
                     code="unknown-level",
-                    hint="write the level as it is in the file, quoted if it has blanks or other characters",
+                    hint="write the level as it is in the file, quoted if it has spaces or other characters",
                     attribute=factor.name,
                 )
             wanted = np.array([text == factor.level for text in texts] + [False])
@@ -342,7 +342,7 @@ class ModelMeasure(ParametricMeasure):
             raise SpecError(
                 f"no model of {self.name} can be fitted: " + "; ".join(_problems(rows)),
                 code="model-not-fitted",
-                hint="leave out terms that depend on each other, or levels with few records",
+                hint="drop collinear terms, or levels with few records",
             )
         value, meaning = self._summarise(fitted, len({row["model"] for row in fitted}))
         failed = _problems(rows)

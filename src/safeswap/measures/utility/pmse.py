@@ -199,7 +199,8 @@ def _build(cells: _Cells, *, interactions: bool) -> Floats:
     columns = 1 + sum(widths) + (sum(a * b for a, b in combinations(widths, 2)) if interactions else 0)
     if columns > MOST_COLUMNS:
         raise SpecError(
-            f"the model that tells the files apart would have {plural(columns, 'column')}, more than {MOST_COLUMNS:,}",
+            f"the model that distinguishes the files would have {plural(columns, 'column')}, more than "
+            f"{MOST_COLUMNS:,}",
             code="model-too-large",
             hint="name fewer attributes, or those with few levels: pmse:attributes=A+B+C; or interactions=false",
             columns=columns,

@@ -53,7 +53,11 @@ class HouseholdSwapSpec(MaskSpec):
     ] = ()
     k: Annotated[
         int,
-        Field(ge=0, le=1_000_000, description="persons who share their values with fewer than k persons in an area are at risk; 0: nobody"),
+        Field(
+            ge=0,
+            le=1_000_000,
+            description="persons who share their values with fewer than k persons in an area are at risk; 0: nobody",
+        ),
     ] = 3
     risk: Annotated[
         Names,
@@ -69,8 +73,8 @@ class HouseholdSwapSpec(MaskSpec):
     similar: Annotated[
         tuple[Names, ...],
         Field(
-            description="attributes of households in which partners agree; further, looser profiles, each a part of "
-            "the one before, for households that find nobody"
+            description="attributes of households in which partners agree; further, looser profiles, each a subset of "
+            "the one before, for households without a partner"
         ),
     ] = ()
     match_size: Annotated[
@@ -85,11 +89,18 @@ class HouseholdSwapSpec(MaskSpec):
         Literal["risky", "near"],
         Field(description="look first for partners at risk, anywhere in the country, or first for near ones"),
     ] = "risky"
-    crowd: Annotated[int, Field(ge=0, description="minimum number of candidates from which a near partner is chosen")] = 10
+    crowd: Annotated[
+        int, Field(ge=0, description="minimum number of candidates from which a near partner is chosen")
+    ] = 10
     spread: Annotated[int, Field(ge=0, description="minimum number of other areas in which these candidates live")] = 3
     rounds: Annotated[
         int,
-        Field(ge=1, le=10, description="maximum number of trial swaps; households still rare and in their true area after one must move too"),
+        Field(
+            ge=1,
+            le=10,
+            description="maximum number of trial swaps; households still rare and in their true area after one must "
+            "move too",
+        ),
     ] = 3
     carry_along: Annotated[
         Names, Field(description="further attributes of households that move with the geography")
@@ -133,15 +144,15 @@ class HouseholdSwapSpec(MaskSpec):
                 what = f"adds {', '.join(added)} to" if added else "is"
                 raise ValueError(
                     f"profiles do not nest: profile {number + 1} {what} profile {number}; "
-                    "each is a part of the one before, so that fallbacks are looser"
+                    "each must be a subset of the one before, so that fallbacks are looser"
                 )
         for names in self.similar:
             if len(set(names)) != len(names):
                 raise ValueError("similar names an attribute twice in one profile")
         if self.risk and self.threshold is None:
-            raise ValueError("risk needs a threshold from which on a person is at risk")
+            raise ValueError("risk needs a threshold: persons at or above it are at risk")
         if self.threshold is not None and not self.risk:
-            raise ValueError("threshold belongs to risk: name the columns, or state k alone")
+            raise ValueError("threshold needs risk: name its columns, or state k alone")
         if self.risk and self.risk_variables:
             raise ValueError("give risk_variables and k, or columns with a risk of your own, not both")
         if self.geography and self.risk and len(self.risk) not in (1, len(self.geography)):

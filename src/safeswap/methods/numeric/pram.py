@@ -101,7 +101,7 @@ def _check(data: Microdata, spec: PramSpec) -> None:
             raise SpecError(
                 f"{name!r} is {data.schema[name].kind.value}, not categorical",
                 code="not-categorical",
-                hint="describe it as nominal or ordinal, or leave it out",
+                hint="describe it as nominal or ordinal, or omit it",
                 attribute=name,
             )
 

@@ -110,7 +110,7 @@ def _bounds_for(data: Microdata, name: str, spec: TopBottomSpec) -> TopBottomSpe
     own = (spec.latest, spec.earliest) if is_date else (spec.top, spec.bottom)
     if own == (None, None) and not (spec.top_share or spec.bottom_share):
         raise SpecError(
-            f"{name!r} is {'a date' if is_date else 'not a date'} and has no bound",
+            f"{name!r} is {'a date' if is_date else 'not a date'} and takes no such bound",
             code="bad-spec",
             hint="give latest or earliest for dates, top or bottom for numbers",
             attribute=name,

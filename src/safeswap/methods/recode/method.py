@@ -75,7 +75,7 @@ class RecodeSpec(MaskSpec):
         gone: set[str] = set()
         for number, step in enumerate(self.steps, start=1):
             if late := sorted(gone & set(step.names)):
-                raise ValueError(f"step {number} names {late[0]!r}, which a step before it drops")
+                raise ValueError(f"step {number} names {late[0]!r}, which an earlier step drops")
             gone |= set(step.names) if isinstance(step, Drop) else set()
         return self
 

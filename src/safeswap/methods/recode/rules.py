@@ -261,7 +261,7 @@ def pin_to(step: Ranges, numbers: npt.NDArray[np.float64], counts: npt.NDArray[n
             f"the values of {step.attribute!r} make {plural(len(breaks) + 1, 'range')}, "
             f"{plural(len(step.labels), 'label is', 'labels are')} stated",
             code="labels-and-ranges",
-            hint="state breaks, or leave the labels out",
+            hint="state breaks, or omit the labels",
             attribute=step.attribute,
         )
     whole = bool((numbers == np.floor(numbers)).all())
@@ -358,7 +358,7 @@ def _hierarchy(step: ByHierarchy, values: Values) -> Targets:
     tree = step.tree or schema_tree(values.attribute)
     if step.level > tree.depth:
         raise SpecError(
-            f"the hierarchy of {step.attribute!r} has {plural(tree.depth, 'level')}, {step.level} are asked for",
+            f"the hierarchy of {step.attribute!r} has {plural(tree.depth, 'level')}, {step.level} were requested",
             code="hierarchy-too-shallow",
             hint=f"state a level of at most {tree.depth}",
             attribute=step.attribute,
@@ -401,7 +401,7 @@ def _top_bottom(step: TopBottomCode, values: Values) -> Targets:
         raise SpecError(
             f"the bottom of {step.attribute!r} is not below the top",
             code="bad-spec",
-            hint="exchange them",
+            hint="swap them",
             attribute=step.attribute,
         )
     top = step.top_label or step.top
@@ -456,7 +456,7 @@ def _by_number(step: TopBottomCode, values: Values) -> dict[str, float]:
         )
     if not all(_is_number(bound) for bound in bounds):
         raise SpecError(
-            f"{step.attribute!r} has no order in which the bounds have a place",
+            f"{step.attribute!r} has no order to place the bounds in",
             code="no-order",
             hint="describe it as ordinal and list its levels in order, or give bounds that are numbers",
             attribute=step.attribute,

@@ -127,9 +127,9 @@ def lay_out(folder: Path, files: Iterable[tuple[str, bytes]]) -> None:
             (folder / name).write_bytes(content)
     except OSError:
         raise OutputError(
-            "the ledger could not be laid out for the job: the disk is full or cannot be written",
+            "the ledger could not be prepared for the job: the disk is full or not writable",
             code="disk-full",
-            hint="ask the administrator to make room",
+            hint="ask the administrator to free disk space",
         ) from None
 
 

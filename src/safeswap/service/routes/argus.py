@@ -87,7 +87,7 @@ class RiskyRequest(Wire):
         if self.combinations is None and scenario is None:
             scenario = scenario_of(access)
         if (self.combinations is None) == (scenario is None):
-            raise Unprocessable("state combinations or a scenario, one of them", code="bad-spec")
+            raise Unprocessable("state either combinations or a scenario", code="bad-spec")
         return as_combinations(self.combinations) if scenario is None else scenario
 
 

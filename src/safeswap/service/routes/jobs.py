@@ -345,12 +345,12 @@ def refuse_long(limits: Limits, *, records: int, tables: float, hint: str = "") 
 
     >>> refuse_long(Limits(question_work=1000), records=100, tables=20)
     Traceback (most recent call last):
-    safeswap.errors.SpecError: 20 tables of 100 records are too much to be counted while you wait
+    safeswap.errors.SpecError: 20 tables of 100 records are too many to count while you wait
     """
     if records * tables <= limits.question_work:
         return
     raise SpecError(
-        f"{tables:,.0f} tables of {records:,} records are too much to be counted while you wait",
+        f"{tables:,.0f} tables of {records:,} records are too many to count while you wait",
         code="too-long",
         hint="; ".join(filter(None, ("name fewer keys, or combinations of fewer of them", hint))),
         tables=int(tables),
@@ -390,7 +390,7 @@ def refuse_large(limits: Limits, access: ProjectAccess) -> None:
     """Refuse data that do not fit in the server's cache; jobs can handle them."""
     if not _fits_cache(limits, access):
         raise Conflict(
-            "the file is too large to be looked at while you wait",
+            "the file is too large to be examined while you wait",
             code="too-large",
             hint="ask for a job; the administrator can raise cached_bytes",
             records=access.row.records,

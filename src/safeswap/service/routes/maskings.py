@@ -210,7 +210,7 @@ def _find_study(access: ProjectAccess, stated: str | None, recipe: Any) -> str |
         return str(row.id)
     if stated is None:
         return None
-    raise Conflict("the study was run on other data, or after other recodes", code="old-data", hint="run it again")
+    raise Conflict("the study was run on other data, or after different recodes", code="old-data", hint="run it again")
 
 
 offer_results(

@@ -192,9 +192,9 @@ def plain_data(context: Context, payload: dict[str, Any]) -> Microdata:
     asked_for = payload.get("data_version", context.project["data_version"])
     if asked_for != context.project["data_version"]:
         raise InputError(
-            "the project has other data now than when this was asked for",
+            "the project's data have changed since this was requested",
             code="data-changed",
-            hint="look at the data, and ask again",
+            hint="check the data, and request it again",
         )
     return context.data()
 
