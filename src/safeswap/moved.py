@@ -82,7 +82,7 @@ class MovedModules:
         """Warn, and delegate to the new module."""
         package, _, old = module.__name__.partition(".")
         new = f"{package}.{MOVED[old]}"
-        message = f"{module.__name__} is now {new}; the old path goes in version 0.3"
+        message = f"{module.__name__} is now {new}; the old path will be removed in version 0.3"
         warnings.warn(message, DeprecationWarning, stacklevel=2)
         found = import_module(new)
         module.__getattr__ = lambda name: getattr(found, name)  # type: ignore[method-assign]

@@ -107,8 +107,8 @@ class Outcome:
     def note(self) -> str:
         """The caveats; empty if there are none."""
         if self.trials < FEWEST:
-            return f"only {plural(self.trials, 'guess', 'guesses')}: too few to say anything"
-        return "" if self.is_telling else f"only {plural(int(self.control), 'control record')}: too few to say anything"
+            return f"only {plural(self.trials, 'guess', 'guesses')}: too few to judge"
+        return "" if self.is_telling else f"only {plural(int(self.control), 'control record')}: too few to judge"
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, for ``--json``, records and reports."""
@@ -228,10 +228,10 @@ class Attack(Protocol):
 
 
 ABSENT = {
-    "original": "needs the original to count what is right",
+    "original": "needs the original to check the guesses",
     "scenario": "needs a scenario that states the keys",
     "sensitive": "needs a scenario with sensitive attributes",
-    "rules": "needs rules of combinations that cannot be",
+    "rules": "needs rules for impossible combinations",
     "bundle": "needs the bundle as written",
     "tables": "needs the tables that are published",
     "earlier": "needs earlier releases of the same records",

@@ -30,7 +30,7 @@ class RowOrder:
     """Take a row that comes after another to have come after it in the original. The intruder has the bundle alone."""
 
     name: ClassVar[str] = "row_order"
-    title: ClassVar[str] = "Read the order of the original off the release"
+    title: ClassVar[str] = "Recover the original order from the release"
     intruder: ClassVar[str] = "the release alone"
     quick: ClassVar[bool] = True
     needs: ClassVar[frozenset[str]] = frozenset({"original"})
@@ -85,7 +85,7 @@ class BundleTraces:
             baseline=0.0,
             trials=len(setting.released),
             against="files without traces",
-            sentence=f"Beside the values, the files of the bundle tell {told}.",
+            sentence=f"Besides the values, the files of the bundle reveal {told}.",
             detail={"traces": traces},
         )
 

@@ -253,7 +253,7 @@ class SinglingOut:
         if not tried:
             return Skipped(attack=self.name, reason="no combination of three attributes occurs once")
         success, baseline = hits / tried, blind / max(blind_tried, 1)
-        against = "columns shuffled by themselves" if setting.control is None else "control records"
+        against = "columns shuffled independently" if setting.control is None else "control records"
         return Outcome(
             attack=self.name,
             success=success,
@@ -382,9 +382,9 @@ class GeographyNesting(Vote):
     """Read one level of geography off another. The intruder has the release, and knows that areas nest."""
 
     name: ClassVar[str] = "geography_nesting"
-    title: ClassVar[str] = "Read an area off a smaller one"
+    title: ClassVar[str] = "Infer an area from a smaller one"
     intruder: ClassVar[str] = "the release, and that areas nest"
-    lacking: ClassVar[str] = "no level of a geography was changed beside another"
+    lacking: ClassVar[str] = "no geographic level was changed while another stayed"
 
     def groups(self, setting: Setting) -> Iterator[tuple[str, str]]:
         """Yield every finer level with every coarser one that was changed."""
@@ -394,10 +394,10 @@ class GeographyNesting(Vote):
 
 
 class Weights(Vote):
-    """Read a stratum off the weight. The intruder has the release; weights that stayed with their record betray it."""
+    """Infer a stratum from the weight. The intruder has the release; weights that stayed with their record betray it."""
 
     name: ClassVar[str] = "weights"
-    title: ClassVar[str] = "Read a stratum off the weight"
+    title: ClassVar[str] = "Infer a stratum from the weight"
     intruder: ClassVar[str] = "the release alone"
     lacking: ClassVar[str] = "there is no weight"
 
@@ -415,8 +415,8 @@ class EditRules:
     """
 
     name: ClassVar[str] = "edit_rules"
-    title: ClassVar[str] = "Name whoever breaks a rule as swapped"
-    intruder: ClassVar[str] = "the release, and rules of what cannot be"
+    title: ClassVar[str] = "Flag records that break a rule as swapped"
+    intruder: ClassVar[str] = "the release, and rules for what is impossible"
     quick: ClassVar[bool] = True
     needs: ClassVar[frozenset[str]] = frozenset({"original", "rules", "changes"})
 
@@ -437,7 +437,7 @@ def name_swapped(attack: str, named: Flags, touched: Flags, how: str) -> Outcome
         baseline=share,
         trials=number,
         against="naming anyone",
-        sentence=found if number else f"No records {how}: nobody can be named.",
+        sentence=found if number else f"No records {how}: none can be flagged.",
     )
 
 

@@ -120,7 +120,7 @@ class ReleasePolicy(Stated):
     """
 
     name: Annotated[str, Field(max_length=200, description="whose policy it is")] = "default"
-    limits: Annotated[dict[str, float], Field(description="largest advantage allowed, by attack")] = DEFAULT_LIMITS
+    limits: Annotated[dict[str, float], Field(description="largest advantage allowed for each attack")] = DEFAULT_LIMITS
 
     @classmethod
     def _name_in_errors(cls) -> str:
@@ -279,6 +279,6 @@ def _tell_untried(attacked: Attacked) -> str:
         return "No attack could be tried."
     most = max(attacked.outcomes, key=lambda outcome: outcome.advantage)
     return (
-        f"No attack had enough guesses to tell anything; the largest advantage, {most.advantage:.0%} by {most.attack}, "
+        f"No attack had enough guesses to be conclusive; the largest advantage, {most.advantage:.0%} by {most.attack}, "
         "may be chance."
     )

@@ -262,10 +262,10 @@ class ReportOptions(HouseholdFiles):
     decision: Literal["open", "requested", "approved", "rejected", "released"] | None = option(
         "what was decided", panel=DECISION
     )
-    asked_by: str = option("who asked for the release", default="", metavar="NAME", panel=DECISION)
+    asked_by: str = option("who requested the release", default="", metavar="NAME", panel=DECISION)
     decided_by: str = option("who decided", default="", metavar="NAME", panel=DECISION)
     decided_at: str = option("when it was decided", default="", metavar="TEXT", panel=DECISION)
-    reason: str = option("why it was decided so", default="", metavar="TEXT", panel=DECISION)
+    reason: str = option("reason for the decision", default="", metavar="TEXT", panel=DECISION)
     output: Path | None = option("directory for the reports", metavar="DIR", panel=OUTPUT)
     force: Force = False
 

@@ -438,8 +438,8 @@ def _scenario_notes(measure: Measure, score: Score, resolved: Resolved, data: Mi
         notes.append(
             f"Records are counted here; the tolerance of the scenario is a sum of {weight} and is not applied."
         )
-    notes.append(f"Stated for this figure, unlike in the scenario: {', '.join(own)}." if own else "")
+    notes.append(f"Set for this figure instead of by the scenario: {', '.join(own)}." if own else "")
     most, number = resolved.scenario.up_to, len(resolved.keys)
     if {"k", "n", "l"} & measure.parameters.keys() and "keys" not in own and most is not None and number > most:
-        notes.append(f"All {number} keys are taken together here; the scenario is about up to {most} at a time.")
+        notes.append(f"All {number} keys are taken together here; the scenario allows up to {most} at a time.")
     return [note for note in notes if note]

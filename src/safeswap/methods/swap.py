@@ -379,7 +379,7 @@ def draw_shortfall_error(plan: Plan, made: int, *, pairing: str) -> InfeasibleEr
     """Return the error for a draw that found fewer pairs than exist: one random pass, or a truncated search."""
     if pairing == "repaired":
         return InfeasibleError(
-            f"{plural(plan.asked, 'pair')} asked for and feasible, but the search for them ended with {made:,}",
+            f"{plural(plan.asked, 'pair')} requested and feasible, but the search for them ended with {made:,}",
             code="search-shortfall",
             hint=f"ask for at most {plural(made, 'pair')}; or hold an attribute fixed, which divides the file into "
             'smaller strata; or on_shortfall="take" to make as many as were found',
@@ -388,7 +388,7 @@ def draw_shortfall_error(plan: Plan, made: int, *, pairing: str) -> InfeasibleEr
             maximum=plan.feasible,
         )
     return InfeasibleError(
-        f"{plural(plan.asked, 'pair')} asked for, one uniform pass gave {made:,}",
+        f"{plural(plan.asked, 'pair')} requested, but one uniform pass gave {made:,}",
         code="uniform-shortfall",
         hint='pairing="repaired" continues until the requested number or the maximum is reached; or lower the rate; '
         'or on_shortfall="take" to make as many as there are',

@@ -63,7 +63,7 @@ VOID = (
     "one of several results was chosen by its score",
     "records were targeted by their risk",
     "an exact number of records was swapped",
-    "a later step or another release tells more",
+    "a later step or another release reveals more",
 )
 """The conditions that void the statement about ε."""
 

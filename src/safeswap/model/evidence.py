@@ -57,7 +57,7 @@ class PairEvidence(Protocol):
         ...
 
     def count_moved_cells(self, names: Names) -> int:
-        """Count the cells by some attributes together that have another count than before."""
+        """Count the cells by some attributes together that have a different count from before."""
         ...
 
     def count_repeated(self, stage: int) -> int:
@@ -214,7 +214,7 @@ class Evidence:
         return 0 if flags is None else int(np.count_nonzero(flags))
 
     def count_moved_cells(self, names: Names) -> int:
-        """Count the cells that have another count than before.
+        """Count the cells that have a different count from before.
 
         Only records that changed can change a count, so only those are counted.
         """

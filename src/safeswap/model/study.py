@@ -174,14 +174,14 @@ class StudySpec(Stated):
             "its parameters"
         ),
     ] = ()
-    swaps: Annotated[
-        bool, Field(description="whether the swaps of the attributes, rates and constraints are tried at all")
-    ] = True
+    swaps: Annotated[bool, Field(description="try the swaps formed from attributes, rates and constraints")] = True
     first: Annotated[
-        tuple[dict[str, Any], ...], Field(description="steps of a pipeline before what varies, the same for all")
+        tuple[dict[str, Any], ...],
+        Field(description="pipeline steps before the part that varies, the same for all candidates"),
     ] = ()
     last: Annotated[
-        tuple[dict[str, Any], ...], Field(description="steps of a pipeline after what varies, the same for all")
+        tuple[dict[str, Any], ...],
+        Field(description="pipeline steps after the part that varies, the same for all candidates"),
     ] = ()
     risk: Annotated[
         Names, Field(min_length=1, description="risk measures; the first is the vertical axis of the map")

@@ -190,7 +190,7 @@ class DuckDBEvidence:
         return self._table.count_changed([self._names.index(name)]) if name in self._names else 0
 
     def count_moved_cells(self, names: Names) -> int:
-        """Count the cells that have another count than before."""
+        """Count the cells that have a different count from before."""
         changed = [self._names.index(name) for name in names if name in self._names]
         others = [self._others.index(name) for name in names if name not in self._names]
         return self._table.count_moved_cells(changed, others) if changed else 0

@@ -159,7 +159,7 @@ def _refuse_half(masked_file: Path, audit: Path, *, is_half: bool) -> None:
     known = has_half(masked_file, audit) if is_half else has_record(digest_of(masked_file), audit)
     if known:
         both = "give both: households=(original, masked), or --households and --masked-households"
-        told, hint = ("together with", both) if is_half else ("without", "leave the files of households out")
+        told, hint = ("together with", both) if is_half else ("without", "omit the files of households")
         raise InputError(
             f"{masked_file.name!r} was masked {told} a file of households",
             code="two-files",

@@ -117,7 +117,7 @@ class SparkEvidence:
         return self._compared.count_changed(name) if name in self._names else 0
 
     def count_moved_cells(self, names: Names) -> int:
-        """Count the cells that have another count than before."""
+        """Count the cells that have a different count from before."""
         return self._compared.count_net_change(names)[1] if set(names) & set(self._names) else 0
 
     def count_repeated(self, stage: int) -> int:

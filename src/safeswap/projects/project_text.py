@@ -90,7 +90,7 @@ def _unquote(text: str) -> str:
 _HEADER = """\
 # A job of safeswap, from the data to what is released. Edit it freely.
 # A comment that begins with a question mark is a guess: check it, correct it, and remove the question mark.
-# `safeswap run` masks by the steps below; `safeswap status` says what is out of date; `safeswap release` publishes.
+# `safeswap run` carries out the steps below; `safeswap status` says what is out of date; `safeswap release` publishes.
 """
 _COMMENTS = {
     "schema": "one line per column; kinds: nominal ordinal numeric date weight household geography identifier",

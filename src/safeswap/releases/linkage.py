@@ -125,7 +125,7 @@ class Linkage:
             return
         before, after = find_households(self.masked.original), find_households(self.masked.data)
         if len(before) != len(after) or not np.array_equal(before.of_record, after.of_record):
-            message = f"{own!r} does not group the records as in the original: households have other members"
+            message = f"{own!r} does not group the records as in the original: households have different members"
             yield refusal("household-changed", message, column=own)
             return
         for name in (name for name in shared if name in self.changed):
@@ -143,7 +143,7 @@ class Linkage:
             return
         if wrong := int(np.count_nonzero((both[1] != homes.sizes) & ~np.isnan(both[1]))):
             households = plural(wrong, "household has", "households have")
-            message = f"{households} another number of members than {name!r} says, unlike in the original"
+            message = f"{households} a different number of members from what {name!r} says, unlike in the original"
             yield refusal("household-size", message, column=name)
 
     def _is_exposed(self, group: str, value: str) -> bool:

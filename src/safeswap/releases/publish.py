@@ -403,7 +403,7 @@ def _describe_protection(linkage: Linkage, terms: Terms) -> str:
     """Describe how the data were protected: everything that was done to them, in order, and nothing else."""
     if linkage.changed:
         return "; then ".join((*terms.earlier, terms.method))
-    done = "Columns were left out" if _drops_columns(linkage.masked) else "Nothing was masked"
+    done = "Columns were dropped" if _drops_columns(linkage.masked) else "Nothing was masked"
     if terms.earlier:
         return f"{'; then '.join(terms.earlier)}. After that: {done.lower()}, and no released value was changed."
     return f"{done}: every released value is as it was in the original file."
@@ -463,7 +463,7 @@ def _tell_columns(masked: Masked, account: Account, names: Sequence[str], past: 
     """Tell the whole chain of each released column; a column that is gone is not named."""
     gone = any(name not in masked.original.schema for step in past for name in step.attributes)
     told = [account.changes[name].sentence_after(past, all_named=not gone) for name in names]
-    told += ["An earlier step changed a column that is not released, or has another name now."] if gone else []
+    told += ["An earlier step changed a column that is not released, or that has since been renamed."] if gone else []
     return tuple(told)
 
 
@@ -507,7 +507,7 @@ def _ledger_remarks(entry: Entry, likenesses: Sequence[tuple[Likeness, Entry]]) 
     names = [each.release for each, _ in likenesses if not each.alarm and each.identifiers >= ALARM_SHARE]
     if names:
         others = f"{names[-1]} and {len(names) - 1:,} more" if len(names) > 1 else names[-1]
-        message = f"Most identifiers also occur in {others}; the contents differ, so this is no alarm."
+        message = f"Most identifiers also occur in {others}; the contents differ, so there is no alarm."
         found.append(warning("equal-identifiers", message))
     if likenesses and not has_content(entry.original):
         found.append(warning("little-content", f"These columns are too few or too coarse to compare. {NOT_SEEN}"))

@@ -63,7 +63,7 @@ _LEFT_OUT = "nothing was released; leave the column out, or give it another name
 _HINTS = {
     **dict.fromkeys(("index-column", "formula-name", "invisible-name"), _LEFT_OUT),
     "household-split": "nothing was released; mark the attribute as the household's (household = true in the schema) "
-    "and mask again, leave it as it is, or leave out what tells who belongs together",
+    "and mask again, leave it as it is, or leave out what reveals who belongs together",
     "household-changed": "nothing was released; leave the number of households as it is: a release gives new numbers",
     "household-size": "nothing was released; leave the attribute as it is, or leave it out",
     "geography-split": "nothing was released; swap all levels of the geography together, hold the coarser ones fixed "

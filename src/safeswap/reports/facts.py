@@ -412,7 +412,7 @@ class MembersFacts(Strict):
 def _without_figures(decision: DecisionFacts) -> DecisionFacts:
     """Count what stands against a release: the sentences may have figures that tell the rate."""
     number = len(decision.obstacles)
-    told = f"{plural(number, 'matter stands', 'matters stand')} against a release; the chair has the details."
+    told = f"{plural(number, 'issue prevents', 'issues prevent')} a release; the chair has the details."
     return decision.model_copy(update={"obstacles": (told,) if number else ()})
 
 

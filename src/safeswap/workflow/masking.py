@@ -111,7 +111,7 @@ def plan(data: Any, spec: MaskSpec | Mapping[str, Any], *, engine: str = "memory
 
     >>> from safeswap import datasets
     >>> plan(datasets.cps8d(), SwapSpec(swap=["Race"], rate=0.5)).sentence
-    '12,210 pairs asked for, at most 7,080 feasible; Race binds'
+    '12,210 pairs requested, at most 7,080 feasible; Race binds'
     """
     from safeswap import registry
 

@@ -284,7 +284,7 @@ def release_project(path: str | PathLike[str], *, key: Key | None = None, **cons
     same_key = read_state(job.file.parent).get("key_id") == job.key.id
     if not status.is_current or not same_key:
         stale = [name for name, how in status.steps if how != "current"]
-        stale = stale or (["the masked file"] if same_key else ["it had another key"])
+        stale = stale or (["the masked file"] if same_key else ["it was made with a different key"])
         raise UnsafeRelease(
             f"the last run is out of date: {', '.join(stale)}",
             code="project-stale",

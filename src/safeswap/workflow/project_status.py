@@ -154,7 +154,7 @@ def _data_state(project: Project, folder: Path, of_run: str | None) -> str:
     if not _has_data(project, folder):
         return "missing"
     if not known:
-        return "not known: the project states no sha256, and was not run"
+        return "not known: the project states no sha256 and has not been run"
     return "unchanged" if project.data.digest(folder) == known else "changed"
 
 

@@ -349,11 +349,11 @@ def compare_with_limits(
         place = next((i for i, figure in enumerate(found) if _is_about(figure, rule)), None)
         value = None if place is None else found[place].after
         if place is None or value is None:
-            unmet.append(f"Required is {rule.text}, which was not measured.")
+            unmet.append(f"Required: {rule.text}, which was not measured.")
             continue
         found[place] = found[place].model_copy(update=_limits(rule, abs(value)))
         if not found[place].ok:
-            unmet.append(f"Required is {rule.text}, found {value:.6g}.")
+            unmet.append(f"Required: {rule.text}; found {value:.6g}.")
     return found, unmet
 
 
@@ -522,7 +522,7 @@ def _find_released(study: Study, ruled: Choice | None, masked: Masked) -> tuple[
     other = "" if ruled is None else ruled.sentence.removeprefix("Chosen: ")
     told = f"By its rule the study would choose {other}" if other else ""
     if row is None or any(np.isnan(values[row]) for values in study.axes()):
-        return None, f"What is released is none of these candidates. {told}".rstrip()
+        return None, f"The release is not one of these candidates. {told}".rstrip()
     return study.take(row), told
 
 

@@ -164,7 +164,7 @@ def confidentiality(
     plot = make_plot(before, after, **{"only": only, **how})
     notes = [resolved.note if "keys" not in own else ""]
     notes += [describe_numbers(after, resolved.numeric)] if plot.kind == "categorical" and "keys" not in own else []
-    notes += [f"Stated for this plot, unlike in the scenario: {', '.join(own)}."] if own else []
+    notes += [f"Set for this plot instead of by the scenario: {', '.join(own)}."] if own else []
     told = {**plot.settings, "scenario": resolved.scenario.name}
     return replace(plot, settings=told, notes=(*plot.notes, *(note for note in notes if note)))
 

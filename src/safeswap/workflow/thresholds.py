@@ -46,7 +46,7 @@ class Below:
     def sentence(self) -> str:
         """The outcome in words."""
         how = "blanking values" if self.masked.spec.method == "suppress" else "swapping them first"
-        return f"{plural(self.above, 'record')} had a risk above {self.threshold:g}; after {how} none has."
+        return f"{plural(self.above, 'record')} had a risk above {self.threshold:g}; after {how}, none does."
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values."""

@@ -169,7 +169,7 @@ def test_every_sentence_of_the_public_report_is_true_of_the_files(facts, both, s
     truths = {
         "as collected, in every record.": lambda x, y: x == y,
         "some values were removed; those that stand are true.": lambda x, y: y is None or x == y,
-        "some values were drawn anew; some values were removed.": lambda x, y: True,
+        "some values were redrawn; some values were removed.": lambda x, y: True,
         "values were replaced.": lambda x, y: (x is None) == (y is None),
     }
     for name, sentence in sentences.items():
@@ -185,7 +185,7 @@ def test_every_sentence_of_the_public_report_is_true_of_the_files(facts, both, s
         f"{', '.join(untouched[:-1])} and {untouched[-1]} are unchanged in every record.": True,
         "Values of sex, education were blanked; none was changed in any other way.": True,
         "Missing values of income are where they were.": True,
-        "The mean of income is as before, but for rounding.": abs(sum(incomes) / len(incomes) - mean) < 0.5,
+        "The mean of income is unchanged, except for rounding.": abs(sum(incomes) / len(incomes) - mean) < 0.5,
         "Every value of income that occurs in the file occurs in at least 5 records.": min(Counter(incomes).values())
         >= 5,
     }
@@ -230,8 +230,8 @@ def test_a_renamed_column_of_an_earlier_step_takes_back_that_others_are_as_colle
 
     last = ss.swap(replace(renamed, past=first.past), swap=["MS"], rate=0.05, key=key)
     told = ss.report(last, measures=["hellinger"]).public.facts
-    assert "Sex: not changed by any step known by its name." in told.columns
-    assert told.columns[-1] == "An earlier step changed a column that is not released, or has another name now."
+    assert "Sex: not changed by any step known under this name." in told.columns
+    assert told.columns[-1] == "An earlier step changed a column that is not released, or that has since been renamed."
     assert not any("as collected" in sentence for sentence in told.columns)
 
 
@@ -290,7 +290,7 @@ def test_obstacles_with_figures_stay_with_the_chair(masked):
     assert "found 0.0777" in text_of(told.page("chair"))
     members = text_of(told.page("members"))
     assert "0.0777" not in members
-    assert "1 matter stands against a release" in members
+    assert "1 issue prevents a release" in members
 
 
 @pytest.mark.parametrize("audience", AUDIENCES)

@@ -350,7 +350,7 @@ def _transform(points: Floats, matrix: Floats) -> Floats:
 
 def _left_out_note(number: int, which: str) -> str:
     lacking = plural(number, f"{which} record lacks", f"{which} records lack")
-    return f"{lacking} a key value or an original: left out." if number else ""
+    return f"{lacking} a key value or an original: omitted." if number else ""
 
 
 def _perturbation(y: Floats, x: Floats, *, relative: bool) -> Floats:

@@ -60,7 +60,7 @@ class Indicators(LineMeasure):
     """
 
     name: ClassVar[str] = "indicators"
-    title: ClassVar[str] = "largest change of a key indicator"
+    title: ClassVar[str] = "largest change in a key indicator"
     sources: ClassVar[tuple[str, ...]] = (
         "Wolter (2007), Introduction to Variance Estimation, chapter 6 (Taylor series)",
         "Woodruff (1952), Confidence intervals for medians and other position measures",
@@ -68,7 +68,7 @@ class Indicators(LineMeasure):
 
     lines: Annotated[tuple[Line, ...], Field(max_length=1000, description="the indicators")] = ()
     unit: Annotated[Unit, Field(description="changes relative to the value, or in standard errors")] = "relative"
-    least: Annotated[int, Field(ge=1, description="domains of fewer records are left out")] = 30
+    least: Annotated[int, Field(ge=1, description="domains of fewer records are omitted")] = 30
     collapse: Annotated[bool, Field(description="join a stratum with one sampling unit to the next one")] = False
     replicate_scale: Annotated[
         float | None, Field(gt=0, description="factor of the squares over replicate weights; 1/R if omitted")

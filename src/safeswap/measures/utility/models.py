@@ -279,7 +279,7 @@ class Model(Strict):
     family: Annotated[regression.Family, Field(description="linear, logistic or poisson")] = "linear"
     weight: Annotated[str | None, Field(description="weight; that of the schema if omitted")] = None
     weighted: Annotated[bool, Field(description="false: without weights, even if the schema has one")] = True
-    name: Annotated[str, Field(max_length=200, description="how the model is called in reports")] = ""
+    name: Annotated[str, Field(max_length=200, description="name of the model in reports")] = ""
 
     @field_validator("formula")
     @classmethod
@@ -386,7 +386,7 @@ class Coefficients(ModelMeasure):
     """
 
     name: ClassVar[str] = "coefficients"
-    title: ClassVar[str] = "change of coefficients in standard errors"
+    title: ClassVar[str] = "change in coefficients, in standard errors"
     sources: ClassVar[tuple[str, ...]] = (KARR,)
 
     def _summarise(self, rows: list[dict[str, Any]], models: int) -> tuple[float, str]:

@@ -528,7 +528,7 @@ def _facts(
     alive[classes[changed]] = True
     left = edit.below & ~alive
     levels = (*spec.within, *edit.exchanged) if spec.exchange == "geography" else spec.within
-    stamp = {"not_for_release": "done by the letter it can be replayed"} if spec.variant == "letter" else {}
+    stamp = {"not_for_release": "in the letter variant it can be replayed"} if spec.variant == "letter" else {}
     return {
         **stamp,
         "order": list(edit.keys),

@@ -192,7 +192,7 @@ def _number_areas(data: Microdata, spec: HouseholdSwapSpec) -> tuple[Integers, I
         raise InputError(
             f"{plural(missing, 'person lacks', 'persons lack')} a code of the geography, the first in {_records(rows)}",
             code="missing-geography",
-            hint='give every household a code at every level, or set missing_geography="immovable" to leave it in place',
+            hint='give every household a code at every level, or set missing_geography="immovable" to leave it there',
             persons=missing,
             records=_positions(rows),
         )

@@ -78,7 +78,7 @@ class HouseholdSwapSpec(MaskSpec):
         ),
     ] = ()
     match_size: Annotated[
-        bool, Field(description="whether partners have the same number of persons: counts of persons then stay")
+        bool, Field(description="require partners to have the same number of persons, which keeps counts of persons")
     ] = True
     rate: Annotated[float, Field(ge=0, le=1, description="share of the households of each finest area to swap")] = 0.0
     over_rate: Annotated[
@@ -113,7 +113,8 @@ class HouseholdSwapSpec(MaskSpec):
         ),
     ] = None
     communal_values: Annotated[
-        Names, Field(description="its values that mark one", json_schema_extra=takes(levels_of="communal"))
+        Names,
+        Field(description="its values for communal establishments", json_schema_extra=takes(levels_of="communal")),
     ] = ()
     units: Annotated[
         Literal["households", "communal"],

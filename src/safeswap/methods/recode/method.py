@@ -114,7 +114,7 @@ class Recoded(AttributePromise):
     def sentence(self) -> str:
         """The promise in plain words."""
         if isinstance(self.steps[-1], Drop):
-            return f"{self.attribute} tells nothing any more, of any record."
+            return f"{self.attribute} no longer says anything about any record."
         return f"Values of {self.attribute} are true and coarser: each became one value, the same in all records."
 
     def problem(self, evidence: Evidence) -> str:

@@ -126,7 +126,7 @@ class Recode(Step):
     def sentence(self) -> str:
         """The step in plain words."""
         news = set(self.target.values())
-        rest = {"error": "", "keep": ", the others stay", "blank": ", the others become missing"}[self.otherwise]
+        rest = {"error": "", "keep": ", the others are kept", "blank": ", the others become missing"}[self.otherwise]
         if self.others is not None:
             rest = f", all others to {self.others}"
         if len(self.target) <= _FEW and len(news) == 1:
@@ -225,7 +225,7 @@ class Ranges(Step):
     breaks: Annotated[tuple[float, ...], Field(description="where ranges begin, in ascending order")] = ()
     equal_width: Annotated[int | None, Field(ge=2, le=10_000, description="number of ranges of equal width")] = None
     equal_count: Annotated[
-        int | None, Field(ge=2, le=10_000, description="number of ranges with equally many records")
+        int | None, Field(ge=2, le=10_000, description="number of ranges with about equal numbers of records")
     ] = None
     closed: Annotated[Literal["left", "right"], Field(description="which end of a range belongs to it")] = "left"
     labels: Annotated[tuple[Value, ...], Field(description="names of the ranges, one more than breaks")] = ()

@@ -203,7 +203,7 @@ def require_match(request: Request, version: int | str) -> None:
 
 def version_conflict() -> PreconditionFailed:
     """Return the error for a change to an outdated version."""
-    return PreconditionFailed("it has been changed meanwhile", hint="read it again and repeat the change")
+    return PreconditionFailed("it has been changed in the meantime", hint="read it again and repeat the change")
 
 
 def _matches(given: str, tag: str) -> bool:

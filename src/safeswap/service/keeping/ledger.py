@@ -50,7 +50,7 @@ ENTRIES = "ledger"
 FOR_OFFICERS = "Whether these records have been released before is shown to the officer who decides."
 ELSEWHERE = (
     "Many of these records have been released before, in a project of which you are not a member. Approve only with a "
-    "reason, or let an officer look who is a member of both projects."
+    "reason, or ask an officer who is a member of both projects."
 )
 CLEAR = f"The ledger shows no sign that these records have been released before. {NOT_SEEN}"
 

@@ -146,4 +146,4 @@ class Provider:
 
 
 def _refusal(why: str) -> NotLoggedIn:
-    return NotLoggedIn(why, code="provider", hint="begin again: GET /session/provider")
+    return NotLoggedIn(why, code="provider", hint="start again: GET /session/provider")

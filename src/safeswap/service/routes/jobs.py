@@ -42,7 +42,7 @@ REPORT = "report.html"
 LATEST = "latest"
 STUDY = "study"
 """The folder of a study's files in its result."""
-ABOVE_POLICY = "an attack is above the agency's policy; its figures are shown to who may work on the file"
+ABOVE_POLICY = "an attack is above the agency's policy; its figures are shown to those who may work on the file"
 ATTACK_MEASURE = "best_attack"
 NONE_YET: dict[int | str, dict[str, Any]] = {
     204: {"description": "`latest` was requested, but there is no result yet."}
@@ -208,7 +208,7 @@ def _find_job(request: Request, caller: Caller, job_id: str, permission: Literal
 
 
 def job_of(row: JobRow, *, may_work: bool = True) -> Job:
-    """Convert a row of the job table to its API model; figures of attacks are for who may work on the file."""
+    """Convert a row of the job table to its API model; figures of attacks are for those who may work on the file."""
     made = row["result"] or {}
     result = ResultReference(kind=made["kind"], id=made["id"]) if "id" in made else None
     error = problem_of(to_error(row["error"])) if row["error"] else None
@@ -264,7 +264,7 @@ def find_result(access: ProjectAccess, result_id: str, *kinds: str, figures: boo
 
 
 def _may_see(access: ProjectAccess, spec: Mapping[str, Any]) -> bool:
-    """Return whether a result may be shown: what attacks found is for who may work on the file."""
+    """Return whether a result may be shown: what attacks found is for those who may work on the file."""
     return access.may_work or ATTACK_MEASURE not in json.dumps(spec)
 
 

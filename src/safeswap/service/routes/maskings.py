@@ -96,7 +96,7 @@ class PlanAnswer(Wire):
         feasible=7080,
         is_feasible=True,
         binds=["Race"],
-        sentence="1,221 pairs asked for, at most 7,080 feasible; Race binds",
+        sentence="1,221 pairs requested, at most 7,080 feasible; Race binds",
         relaxations=[],
         details={},
     )

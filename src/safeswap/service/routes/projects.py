@@ -78,7 +78,7 @@ class ProjectAnswer(Wire):
     created_by: str
     created_at: datetime | None
     version: int
-    waiting: int = Field(description="Releases that wait for a decision.")
+    waiting: int = Field(description="Releases waiting for a decision.")
 
 
 class MemberAnswer(Wire):

@@ -3,7 +3,7 @@
 The facts of a masking are stored with its result, those of a release are the same with its decision, its checks and its
 public part. What a reader may not know is not in the value that the page is made from; and who may ask is decided by
 route: the public report is for all who may read, the members' and the chair's for who may decide, the analyst's and the
-audit template for who may work on the file.
+audit template for those who may work on the file.
 
 Scripts in Python reproduce what a screen shows, with the same figures.
 """

@@ -201,7 +201,9 @@ def _refuse_undecidable(row: Row[Any]) -> None:
 def _refuse_own(access: ProjectAccess, row: Row[Any]) -> None:
     if row.requested_by == access.user.id and not access.service.settings.single_user:
         raise Forbidden(
-            "who asked for a release cannot approve it", code="four-eyes", hint="another officer has to look at it"
+            "the person who requested a release cannot approve it",
+            code="four-eyes",
+            hint="another officer must review it",
         )
 
 
