@@ -394,7 +394,7 @@ class GeographyNesting(Vote):
 
 
 class Weights(Vote):
-    """Infer a stratum from the weight. The intruder has the release; weights that stayed with their record betray it."""
+    """Infer a stratum from the weight. The intruder has the release; weights left with their record reveal it."""
 
     name: ClassVar[str] = "weights"
     title: ClassVar[str] = "Infer a stratum from the weight"

@@ -276,7 +276,7 @@ def test_main_effects_cannot_see_a_swap_and_interactions_can() -> None:
     blind, seeing = Pmse(interactions=False, weighted=False).score(seen), Pmse(weighted=False).score(seen)
     assert Pmse(interactions=False).score(seen).value > 0  # records of other weights moved
     assert blind.value == 0
-    assert "cannot see a swap" in blind.sentence
+    assert "cannot detect a swap" in blind.sentence
     assert seeing.value > 0
     permuted = Pmse(permutations=5, weighted=False).score(seen)
     assert "permutations" in permuted.sentence

@@ -97,7 +97,7 @@ def test_a_map_takes_a_recoded_candidate_by_information_loss_and_says_why_not_ot
     seeing = workflow.study(
         datasets.cps8d(), distortion=["information_loss"], insecure_seed=1, **asked
     ).table.to_pydict()
-    assert "does not see what recoding took away" in blind["reason"][1]
+    assert "does not see what recoding removed" in blind["reason"][1]
     assert seeing["reason"] == ["", ""]
     assert 0 < seeing["information_loss"][1] < 1
 

@@ -354,7 +354,7 @@ def test_what_is_wrong_is_said(facts, masked, tmp_path):
     none = ss.report(masked, measures=["hellinger"], drop=everything)
     assert none.public is None
     assert "no column is left to release" in text_of(none.page("chair"))
-    with pytest.raises(SpecError, match="a release of this would be refused"):
+    with pytest.raises(SpecError, match="a release of this masking would be refused"):
         none.page("public")
     assert list_audiences("board") == ("chair", "members")
 
