@@ -40,7 +40,7 @@ FEWEST = 30
 
 
 def wilson(share: float, trials: float) -> tuple[float, float]:
-    """Return the Wilson interval at 95% of a share of so many trials; everything for none, itself for infinitely many.
+    """Return the Wilson interval at 95% of a share of these trials; everything for none, the share for infinitely many.
 
     >>> low, high = wilson(0.5, 100)
     >>> round(low, 4), round(high, 4), wilson(0.25, float("inf"))
@@ -180,7 +180,7 @@ class Setting:
 
     @cached_property
     def households(self) -> Names:
-        """The released numbers of households; new numbers tell as much as the old ones."""
+        """The released numbers of households; new numbers reveal as much as the old ones."""
         return tuple(name for name in self._at_hand if self.released.schema[name].kind is Kind.HOUSEHOLD)
 
     @cached_property

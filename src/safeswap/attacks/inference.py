@@ -203,7 +203,7 @@ class Votes:
         return np.where(self.most[cells] > 0, right, self.guess_blindly(values))
 
     def without_own(self, cells: Int64s, values: Int64s, own_cells: Int64s, own_values: Int64s) -> Floats:
-        """Return the chance of a right guess if the target's own released record is left out."""
+        """Return the chance of a correct guess if the target's own released record is excluded."""
         here = own_cells == cells
         own = np.where(here, self.count(cells, own_values), 0)
         most, tied, after = self.most[cells], self.tied[cells], self.next[cells]
@@ -324,7 +324,7 @@ class Vote:
         raise NotImplementedError
 
     def run(self, setting: Setting) -> Outcome | Skipped:
-        """Ask every group; the pair of columns that tells most counts."""
+        """Ask every group; the pair of columns that reveals most counts."""
         pairs = list(self.groups(setting))
         if not pairs:
             return Skipped(attack=self.name, reason=self.lacking)
@@ -408,7 +408,7 @@ class Weights(Vote):
 
 
 class EditRules:
-    """Name as swapped whoever breaks a rule of combinations that cannot be, such as a married child.
+    """Flag as swapped the records with an impossible combination of values, such as a married child.
 
     The intruder has the release and common sense. A right guess is a record that was changed; the baseline is the share
     of changed records, which naming anyone would reach.

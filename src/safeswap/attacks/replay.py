@@ -197,7 +197,7 @@ _MOST_RECORDS = 20_000
 
 
 class SwappedRecords:
-    """Name as swapped whoever has a pair of values, one of a changed attribute, that occurs nowhere else.
+    """Flag as swapped the records with a pair of values, one of a changed attribute, that occurs nowhere else.
 
     The intruder has the release, and knows which attributes were exchanged: rare pairs are those that an exchange
     makes. A right guess is a record that was changed; the baseline is the share of changed records.

@@ -283,7 +283,7 @@ def plot_png(plot: ConfidentialityPlot, *, dpi: int = 200, **options: Any) -> by
 
 
 def _draw_points(axes: Axes, plot: ConfidentialityPlot) -> None:
-    """Draw one dot for the records at each place; its area tells how many they are."""
+    """Draw one dot for the records at each place; its area shows how many there are."""
     plain = ~(plot.links | plot.within)
     places, counts = np.unique(np.c_[plot.across, plot.perturbation][plain], axis=0, return_counts=True)
     largest = counts.max(initial=1)

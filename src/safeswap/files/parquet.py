@@ -259,7 +259,7 @@ def part_batches(
 
 
 def _runs_of_groups(footer: Any, rows: int) -> Iterator[list[int]]:
-    """Yield consecutive row groups with at least so many rows together, the last ones with the rest."""
+    """Yield consecutive row groups with at least this many rows together, the last ones with the rest."""
     run, held = [], 0
     for group in range(footer.num_row_groups):
         run.append(group)

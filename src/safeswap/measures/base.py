@@ -131,7 +131,7 @@ def largest_small(measures: Iterable[Measure]) -> int | None:
 
 
 def score_counts(measures: Iterable[Measure], counted: CountedCells, *, leave_out: bool) -> Assessment:
-    """Score, from counts alone, measures that :func:`largest_small` allows; or leave out those that do not apply."""
+    """Score, from counts alone, measures that :func:`largest_small` allows; or omit those that do not apply."""
     if leave_out and (obstacle := counted_obstacle(counted)):
         return Assessment(scores=(), left_out=tuple(LeftOut(measure=m.text, reason=obstacle) for m in measures))
     return Assessment(scores=tuple(m.score_counts(counted) for m in measures if isinstance(m, CountMeasure)))
@@ -340,7 +340,7 @@ def recoding_note(comparison: Comparison, chosen: tuple[str, ...]) -> str:
 
 
 def left_out_note(comparison: Comparison, chosen: tuple[str, ...]) -> str:
-    """Return a sentence naming the numeric attributes that were left out of the cells, or nothing.
+    """Return a sentence naming the numeric attributes omitted from the cells, or nothing.
 
     Only where "all attributes" were meant: a user who names some attributes knows that the others are left out.
     """

@@ -201,7 +201,7 @@ class KeyMeasure(ParametricMeasure):
         return choose_attributes(comparison, self.keys)
 
     def _complete_sentence(self, sentence: str, comparison: Comparison, cells: KeyCells) -> str:
-        """Add to the sentence how missing keys were treated and what was left out."""
+        """Add to the sentence how missing keys were treated and what was omitted."""
         lacking = cells.incomplete
         meant = (
             f" A missing key ({lacking:,} record{'s' if lacking > 1 else ''}) {_MEANINGS[self.missing]}."

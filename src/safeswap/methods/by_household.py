@@ -183,7 +183,7 @@ class PartsPlan(Plan):
 
     @property
     def is_feasible(self) -> bool:
-        """Whether both parts are."""
+        """True if both parts are feasible."""
         return all(each.is_feasible for each in self.parts)
 
     @property
@@ -240,7 +240,7 @@ class HouseholdPlan(Plan):
 
     @property
     def is_feasible(self) -> bool:
-        """Whether the plan on the file of households is."""
+        """True if the plan on the file of households is feasible."""
         return self.inner.is_feasible
 
     @property

@@ -69,7 +69,7 @@ VOID = (
 
 
 def epsilon_of(probability: float, largest: int) -> float:
-    """Return ε per changed record, if the largest stratum has so many records; infinite where there is none.
+    """Return ε per changed record, if the largest stratum has this many records; infinite where there is none.
 
     >>> round(epsilon_of(0.01, 2), 6), epsilon_of(1.0, 5)
     (5.693732, inf)
@@ -91,7 +91,7 @@ def least_epsilon(largest: int) -> float:
 
 @check_types
 def for_epsilon(epsilon: float, largest: int) -> float:
-    """Return the least probability that gives ε in a file whose largest stratum has so many records.
+    """Return the least probability that gives ε in a file whose largest stratum has this many records.
 
     >>> round(for_epsilon(least_epsilon(100), 100), 3)
     0.91
@@ -159,7 +159,7 @@ class SwapPermutationSpec(MaskSpec):
 
     @check_types
     def probability_for(self, largest: int) -> float:
-        """Return the probability in a file whose largest stratum has so many records."""
+        """Return the probability in a file whose largest stratum has this many records."""
         if self.probability is not None:
             return self.probability
         assert self.epsilon is not None  # noqa: S101  (the validator allows exactly one of the two)

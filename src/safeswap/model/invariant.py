@@ -76,7 +76,7 @@ class Invariant(ABC):
 
 @dataclass(frozen=True)
 class AttributePromise(Invariant):
-    """A promise about one attribute, which holds for whoever gets that attribute."""
+    """A promise about one attribute, which holds for anyone who gets that attribute."""
 
     attribute: str
 

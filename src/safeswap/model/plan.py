@@ -91,6 +91,6 @@ def feasible_range(feasible: int, at_most: int | None) -> str:
 
 
 def recorded_plan(audit: Any) -> Plan:
-    """Return the plan that a record tells of."""
+    """Return the plan stored in a record."""
     known = {name: getattr(audit, name) for name in ("method", "records", "asked", "feasible", "at_most")}
     return Plan(**known)

@@ -201,7 +201,7 @@ class StudySpec(Stated):
     @model_validator(mode="before")
     @classmethod
     def _swaps_are_asked_for(cls, values: Any) -> Any:
-        """Try no swaps where only other methods are to vary, and nothing is said of swaps."""
+        """Try no swaps if only other methods are to vary, and swaps are not mentioned."""
         if not isinstance(values, dict) or values.get("vary") in (None, (), []) or "swaps" in values:
             return values
         return {**values, "swaps": bool(values.keys() & {"attributes", "up_to", "rates", "constraints"})}

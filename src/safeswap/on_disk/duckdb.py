@@ -218,7 +218,7 @@ class DuckDBEvidence:
         return self._table.count_torn(self._others.index(unit), places, self._sizes[unit])
 
     def count_moved_units(self, unit: str, names: Names) -> int:
-        """Count the cells that have another number of units than before."""
+        """Count the cells that have a different number of units from before."""
         changed = [self._names.index(name) for name in names if name in self._names]
         others = [self._others.index(name) for name in names if name not in self._names]
         return self._table.count_moved_cells(changed, others, unit=self._others.index(unit)) if changed else 0

@@ -333,7 +333,7 @@ def write_both(audit: Path | None, output: Path, *, new: Sequence[Path] = ()) ->
 
 
 def _stamp(output: Path) -> tuple[int, int] | None:
-    """Return what tells a file from its successor of the same name; None if there is none."""
+    """Return what distinguishes a file from its successor of the same name; None if there is none."""
     try:
         found = output.stat()
     except OSError:
@@ -386,7 +386,7 @@ def _description(masked: Masked) -> dict[str, Any]:
 
 
 def name_types(types: Mapping[str, Sequence[pa.DataType]]) -> dict[str, str]:
-    """Return the types of columns that have another one than before, for the notes of a record."""
+    """Return the types of columns whose type has changed, for the notes of a record."""
     return {name: str(new) for name, (old, new) in types.items() if old != new}
 
 

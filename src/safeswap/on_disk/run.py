@@ -176,7 +176,7 @@ def blame_changed_source(files: ParquetFiles) -> Iterator[None]:
 
 @contextmanager
 def open_output(job: Job, files: ParquetFiles, *, whole: bool) -> Iterator[tuple[Path, Path, list[Path]]]:
-    """Give the path to write to, a temporary directory on the same disk, and the list for the record."""
+    """Yield the path to write to, a temporary directory on the same disk, and the list for the record."""
     is_directory = files.is_directory or whole
     new = atomic_directory if is_directory else atomic_write
     options: dict[str, Any] = {"marker": "_SUCCESS"} if is_directory else {}

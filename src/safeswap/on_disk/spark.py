@@ -141,7 +141,7 @@ class SparkEvidence:
         return self._compare_units(unit, names).count_torn()
 
     def count_moved_units(self, unit: str, names: Names) -> int:
-        """Count the cells that have another number of units than before."""
+        """Count the cells that have a different number of units from before."""
         return self._compare_units(unit, names).count_moved_cells()
 
     def explains(self, name: str) -> bool:
@@ -180,7 +180,7 @@ def _check_identifier(records: SparkRecords) -> None:
 
 @contextmanager
 def spark_session(session: Any, threads: int | None, *, records: int) -> Iterator[Any]:
-    """Give the caller's session, or one of our own that ends with the block; translate Spark's errors."""
+    """Yield the caller's session, or one of our own that ends with the block; translate Spark's errors."""
     spark = own_session(master=f"local[{threads or '*'}]", records=records) if session is None else session
     before = {name: spark.conf.get(name, None) for name in NEEDED}
     try:

@@ -117,7 +117,7 @@ class Change:
 
     @check_types
     def sentence_after(self, earlier: Sequence[PastStep], *, all_named: bool = True) -> str:
-        """Return the sentence of a file that went through other steps before, which are told first.
+        """Return the sentence of a file that went through other steps before, which are named first.
 
         Without ``all_named``, some earlier step changed a column that has another name now, or is gone: then no column
         is called as collected.

@@ -94,7 +94,7 @@ class PipelineMethod:
         return tuple(effect for each in found for effect in ((Replaced(schema.names),) if each is None else each))
 
     def invariants(self, data: Microdata, spec: Pipeline) -> tuple[Invariant, ...]:
-        """Promise what no step affects, and that everything can be undone; ``account_for`` tells the rest."""
+        """Promise what no step affects, and that everything can be undone; ``account_for`` states the rest."""
         affected = {name for effect in self.effects(data.schema, spec) for name in effect.columns}
         untouched = tuple(name for name in data.attributes if name not in affected)
         return (SameRows(), *((UntouchedColumns(untouched),) if untouched else ()), ReplaysFromAudit())

@@ -170,7 +170,7 @@ class Project:
     @classmethod
     @check_types
     def of(cls, content: Mapping[str, Any]) -> Project:
-        """Make a project from the content of its file, which may leave out the data; other files are not read.
+        """Make a project from the content of its file, which may omit the data; other files are not read.
 
         >>> Project.of({"scenario": [{"name": "prosecutor", "keys": ["age"]}]}).scenarios[0].keys
         ('age',)
@@ -184,7 +184,7 @@ class Project:
     @classmethod
     @check_types
     def parse_alone(cls, text: str) -> Project:
-        """Read a project from the text of a file that came without others; it may leave out the data."""
+        """Read a project from the text of a file that came without others; it may omit the data."""
         content = parse_toml(text, Path(_FILE), bad=_bad_project)
         return _Reader(text, None).make({"data": {"file": _UNNAMED}, **content})
 
@@ -258,7 +258,7 @@ def _wrong_argument(name: str) -> SpecError:
 
 
 def with_scenario(values: Any, scenarios: Mapping[str, Scenario]) -> Any:
-    """Return the values of a step with the scenario in place of its name."""
+    """Return the values of a step with the scenario instead of its name."""
     if not isinstance(values, Mapping) or not isinstance(name := values.get("scenario"), str) or not name:
         return values
     if name in scenarios:

@@ -374,7 +374,7 @@ def read_scenarios(path: str | os.PathLike[str]) -> tuple[Scenario, ...]:
 
 
 def choose_scenario(place: str) -> Scenario:
-    """Read one scenario by ``FILE`` or ``FILE:NAME``; the name may be left out if the file has only one.
+    """Read one scenario by ``FILE`` or ``FILE:NAME``; the name may be omitted if the file has only one.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

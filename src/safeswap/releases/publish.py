@@ -259,7 +259,7 @@ def find_obstacle(
 
 
 def preview(masked: Masked, *, account: Account, terms: Terms) -> PublicPage:
-    """Return what the public report of a release would tell, before there is one."""
+    """Return what the public report of a release would say, before there is one."""
     _check_tolerance(terms.tolerance)
     names = released_names(masked.data.schema, identifiers=terms.identifiers, drop=terms.drop)
     facts = _public_facts(Linkage(masked, names), account, terms)
@@ -268,7 +268,7 @@ def preview(masked: Masked, *, account: Account, terms: Terms) -> PublicPage:
 
 
 def _enter_released(release: Release, past: Sequence[PastStep], ledger: Ledger) -> None:
-    """Let the register know the released table: who masks it again shall tell what it went through."""
+    """Register the released table, so that a report on a later masking can say what it went through."""
     for register in registers_of(ledger):
         enter_table(Microdata(release.table, release.schema, past=tuple(past)), register)
 
@@ -460,7 +460,7 @@ def _multipliers(masked: Masked, indicators: str) -> tuple[tuple[str, float], ..
 
 
 def _tell_columns(masked: Masked, account: Account, names: Sequence[str], past: Sequence[PastStep]) -> tuple[str, ...]:
-    """Tell the whole chain of each released column; a column that is gone is not named."""
+    """Describe the whole chain of each released column; a column that is gone is not named."""
     gone = any(name not in masked.original.schema for step in past for name in step.attributes)
     told = [account.changes[name].sentence_after(past, all_named=not gone) for name in names]
     told += ["An earlier step changed a column that is not released, or that has since been renamed."] if gone else []

@@ -238,7 +238,7 @@ class SeenColumn:
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """A summary of a data file. ``tells_missing`` is False if the format cannot tell missing from empty."""
+    """A summary of a data file. ``tells_missing`` is False if the format cannot distinguish missing from empty."""
 
     records: int
     tells_missing: bool

@@ -302,7 +302,7 @@ def _rivals(by_spec: pa.Table, cost: Floats, best: int) -> pa.Table:
 
 
 def _figures_text(drawn: tuple[float, float], means: tuple[float, float], draws: int) -> str:
-    """Name the figures of the chosen draw, and beside them those of the map: the means of all draws.
+    """Name the figures of the chosen draw, and those of the map: the means of all draws.
 
     >>> _figures_text((0.1, 0.2), (0.1, 0.2), 1)
     'risk 0.10000, distortion 0.20000'

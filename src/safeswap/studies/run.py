@@ -93,7 +93,7 @@ def make_measures(data: Microdata, study: StudySpec) -> dict[str, Measure]:
 
 
 def _for_all_candidates(measure: Measure) -> Measure:
-    """Return the measure that all candidates are scored by; what it leaves out is measured on the frontier."""
+    """Return the measure that all candidates are scored by; what it omits is measured on the frontier."""
     return measure.for_study() if isinstance(measure, LineMeasure) else measure
 
 
@@ -154,7 +154,7 @@ def swap_group(study: StudySpec, names: Names, constraint: ConstraintSet, rates:
 
 
 def other_group(values: dict[str, object], label: str = "") -> Group:
-    """Return the group of one fully specified candidate; ``label`` tells it from others of its method."""
+    """Return the group of one fully specified candidate; ``label`` distinguishes it from others of its method."""
     spec = registry.make_spec(values)
     return Group(specs=(spec,), labels=spec.swap if isinstance(spec, SwapSpec) else (), varied=label)
 

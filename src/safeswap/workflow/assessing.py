@@ -152,7 +152,7 @@ def _score_all(
 
 
 def _name_scenario(found: Score | LeftOut, scenario: Scenario | None) -> Score | LeftOut:
-    """Say under which of several scenarios a measure was left out; scores know theirs."""
+    """Say under which of several scenarios a measure was omitted; scores know theirs."""
     if scenario is None or isinstance(found, Score):
         return found
     return replace(found, reason=f"scenario {scenario.name}: {found.reason}")

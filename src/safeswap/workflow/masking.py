@@ -349,7 +349,7 @@ def keep(
 
 @check_types
 def register(made: Masked | Microdata) -> None:
-    """Let the register of the agency's ledger know data that are written without :func:`keep`.
+    """Enter data written without :func:`keep` into the register of the agency's ledger.
 
     Whoever masks or releases a copy of them later then tells what was done to them here.
     """

@@ -419,7 +419,7 @@ class _Job:
         return list(json.loads(content))
 
     def run_study(self, data: Microdata, progress: Callable[[int, int], None] | None) -> StudyReport:
-        """Run the study, or take the result of an earlier run; an interrupted one goes on where it stopped."""
+        """Run the study, or take the result of an earlier run; an interrupted one resumes where it stopped."""
         from safeswap.workflow.studying import study
 
         asked = self.project.question
@@ -554,7 +554,7 @@ def _find_obstacle(masked: Masked, job: _Job) -> SafeswapError | None:
 
 
 def _refuse_guesses(project: Project, data: Microdata) -> None:
-    """Refuse a release while a guess stands before a column by which each record could be found."""
+    """Refuse a release while a guess is left for a column by which each record could be found."""
     guessed = [place.partition(".")[2] for place in project.guesses if place.startswith("schema.")]
     doubtful = [name for name in guessed if name in data.schema and looks_like_identifier(data, name)]
     doubtful += [name for name in (project.data.identifier,) if name and "data.identifier" in project.guesses]

@@ -1,4 +1,4 @@
-"""What of a project is current, by digests of everything that its results depend on. Needs no key and runs nothing."""
+"""Status of a project, by digests of everything that its results depend on. Needs no key and runs nothing."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ProjectStatus:
 
 @check_types
 def project_status(path: str | PathLike[str]) -> ProjectStatus:
-    """Say what of a project is current and what is stale. Needs no key."""
+    """Return what is current in a project and what is stale. Needs no key."""
     file = find_project(path)
     project, folder = Project.read(file), file.parent
     state, chain = read_state(folder), digest_steps(project)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class IntruderKnowledge(TypedDict, total=False):
-    """Files and rules that an intruder, or whoever judges the attack, has beside the masked file."""
+    """Files and rules that an intruder, or the judge of the attack, has besides the masked file."""
 
     control: Annotated[Any, Default(None)]
     rules: Annotated[Sequence[Mapping[str, Any]], Default(())]
@@ -296,7 +296,7 @@ def _count_twins(original: Microdata, control: Microdata) -> int:
 
 
 class PublishedForm(TypedDict, total=False):
-    """The form of a release, what is published about it, and the consents of whoever releases it."""
+    """The form of a release, what is published about it, and the consents of the person who releases it."""
 
     data_format: Annotated[str, Default("csv")]
     identifiers: Annotated[Literal["new", "none"], Default("new")]

@@ -45,7 +45,7 @@ _ALSO = ("k_anonymity",)
 
 
 class PublicTerms(TypedDict, total=False):
-    """The terms of the release, as the public report tells them."""
+    """The terms of the release, as the public report states them."""
 
     title: Annotated[str, Default("")]
     date: Annotated[str, Default("")]
@@ -56,7 +56,7 @@ class PublicTerms(TypedDict, total=False):
 
 
 class ReportOptions(PublicTerms, total=False):
-    """What was tried, found and decided, beside the masking itself."""
+    """What was tried, found and decided, besides the masking itself."""
 
     study: Annotated[Study | None, Default(None)]
     choice: Annotated[Choice | None, Default(None)]
@@ -120,7 +120,7 @@ def report(
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """The facts about a masking beside itself; without ``verify`` its promises are not checked again."""
+    """The facts about a masking; without ``verify`` its promises are not checked again."""
 
     scenarios: Sequence[Scenario] = ()
     figures: Sequence[Figure] = ()
@@ -414,7 +414,7 @@ def _steps(masked: Masked) -> tuple[StepFacts, ...]:
 
 
 def _columns(masked: Masked, *, released: Sequence[str]) -> tuple[ColumnFacts, ...]:
-    """Tell every column, with the number of values that differ from the original in the released categories."""
+    """Describe every column, with the number of values that differ from the original in the released categories."""
     reference, schema = masked.account.reference, masked.original.schema
     found = []
     for change in masked.account.changes:

@@ -72,7 +72,7 @@ def risky(
 
 
 def restate_scenario(scenario: Scenario, combinations: Any, parameters: Mapping[str, Any]) -> Scenario:
-    """Return the scenario with what was stated besides, and a name that says so."""
+    """Return the scenario with the parameters stated explicitly, and a name that says so."""
     stated = {**({} if combinations is None else {"combinations": combinations}), **parameters}
     if not stated:
         return scenario

@@ -111,7 +111,7 @@ class Store:
 
     @contextmanager
     def inserter(self, table: str) -> Iterator[Callable[[pa.Table], None]]:
-        """Give a function that inserts rows by position; small batches are buffered, which costs less."""
+        """Yield a function that inserts rows by position; small batches are buffered, which costs less."""
         held: list[pa.Table] = []
 
         def put_down() -> None:

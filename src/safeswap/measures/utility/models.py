@@ -479,7 +479,7 @@ def _compare(model: Model, before: Estimates, after: Estimates, place: int) -> d
 
 
 def overlap(one: tuple[float, float], other: tuple[float, float]) -> float:
-    """Return the overlap of two intervals, each a middle and a half-width; negative if they lie apart.
+    """Return the overlap of two intervals, each a middle and a half-width; negative if they are disjoint.
 
     >>> overlap((0.0, 1.0), (1.0, 1.0)), overlap((0.0, 1.0), (0.0, 1.0))
     (0.5, 1.0)

@@ -1,4 +1,4 @@
-"""Propensity score mean squared error: can a model tell the masked file from the original?
+"""Propensity score mean squared error: can a model distinguish the masked file from the original?
 
 Both files are put together, and a logistic regression predicts which file a record comes from. With p̂ its fitted
 probability, c the share of masked records and N the number of both,
@@ -48,7 +48,7 @@ _SAME = 1e-20  # of a mean square of probabilities: rounding
 
 
 class Pmse(WeightedMeasure, DistortionMeasure):
-    """The propensity score mean squared error of a logistic regression that tells the two files apart.
+    """The propensity score mean squared error of a logistic regression that distinguishes the two files.
 
     >>> Pmse(attributes=("Age", "Sex"), interactions=False).text
     'pmse:attributes=Age+Sex,interactions=false'

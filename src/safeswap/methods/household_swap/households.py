@@ -345,7 +345,7 @@ def _profile(names: Names, constant: dict[str, Coded], size: Integers, *, match_
 
 
 def _profile_type(number: int) -> type[np.integer[Any]]:
-    """Return the type for so many cells: one of two, since kernels are compiled for each."""
+    """Return the type for this many cells: one of two, since kernels are compiled for each."""
     return np.uint16 if number <= 1 << 16 else np.int32
 
 

@@ -79,7 +79,7 @@ class Pram(ValueChangingMethod):
         return {name: _redraw(batch, name, spec, each, draws) for name, each in counted.items()}
 
     def effects(self, schema: Schema, spec: PramSpec) -> tuple[Effect, ...]:
-        """Return that values were drawn anew."""
+        """Return that values were redrawn."""
         return (Redrawn(spec.attributes, spec.within),)
 
     def invariants(self, data: Microdata, spec: PramSpec) -> tuple[Invariant, ...]:

@@ -355,7 +355,7 @@ class WithinBounds(AttributePromise):
 
     @property
     def sentence(self) -> str:
-        """The promise in plain words: which end has a bound is told, not where it is."""
+        """The promise in plain words: it says which end has a bound, not where the bound is."""
         told = {(False, True): "Large values", (True, False): "Small values"}
         cut = told.get((bool(np.isfinite(self.low)), bool(np.isfinite(self.high))), "Large and small values")
         return f"{cut} of {self.attribute} are cut off; all others are unchanged."

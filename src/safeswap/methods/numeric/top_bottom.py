@@ -153,7 +153,7 @@ class _Ends:
 
 
 def _find_rank(values: Floats, rank: int) -> float:
-    """Return the value with so many others before it in ascending order."""
+    """Return the value with this many others before it in ascending order."""
     return float(np.partition(values, rank)[rank])
 
 

@@ -306,7 +306,7 @@ class RecodeMethod(ValueChangingMethod):
         return replace(masked, data=after)
 
     def effects(self, schema: Schema, spec: RecodeSpec) -> tuple[Effect, ...]:
-        """Return that attributes were made coarser, or left out."""
+        """Return that attributes were coarsened, or dropped."""
         coarser = tuple(name for name in spec.names if name not in spec.dropped)
         told: list[Effect] = [Coarsened(coarser)] if coarser else []
         return (*told, *([Dropped(spec.dropped)] if spec.dropped else ()))

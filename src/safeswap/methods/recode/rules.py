@@ -210,7 +210,7 @@ class Values:
 
 
 def map_values(step: Step, values: Values) -> Targets:
-    """Return what each value becomes, None for missing; values that the step does not cover are left out.
+    """Return what each value becomes, None for missing; values that the step does not cover are omitted.
 
     >>> town = Values(attribute=Attribute(name="NACE"), counts={"4711": 3, "4719": 1, "5": 1})
     >>> map_values(Truncate(attribute="NACE", characters=2), town)
@@ -315,7 +315,7 @@ def _ranges(step: Ranges, values: Values) -> Targets:
 
 
 def _date_band(step: DateBand, values: Values) -> Targets:
-    """Band each date; dates after the one at which ages are taken are left out."""
+    """Band each date; dates after the one at which ages are taken are omitted."""
     days = parse_dates(values, values.known)
     if step.by == "quarter":
         return {text: f"{day.year:04d}-Q{(day.month + 2) // 3}" for text, day in days.items()}

@@ -136,7 +136,7 @@ class Recode(Step):
 
 
 class Span(Strict):
-    """Codes from ``low`` to ``high``, both included; an end that is left out is open."""
+    """Codes from ``low`` to ``high``, both included; an omitted end is open."""
 
     model_config = ConfigDict(coerce_numbers_to_str=True)
 

@@ -296,7 +296,7 @@ def no_safe_table_error(figures: Sequence[MarginFigure], *, tolerance: int, mini
 
 
 def not_found_error(*, tolerance: int) -> InfeasibleError:
-    """Return the refusal where no table was found, without proof that there is none."""
+    """Return the refusal if no table was found, without proof that there is none."""
     return InfeasibleError(
         f"no table with these margins was found that is 0 or at least {tolerance} in every cell; whether one "
         "exists was not decided within the time limit",

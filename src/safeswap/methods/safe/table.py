@@ -130,7 +130,7 @@ def check_result(
 
 
 def cell_model(problems: list[TableProblem]) -> CellModel:
-    """Return the tables as one programme of cells and lines, one after the other."""
+    """Return the tables as one programme of cells and lines, one after another."""
     blocks = []
     for problem in problems:
         size = problem.counts.size

@@ -291,7 +291,7 @@ def export_known(connection: Connection, claim: Claim, store: Store) -> None:
 
 
 def read_past(scratch: Path, vault: Vault) -> Past:
-    """Return all that the exported entries tell, oldest first."""
+    """Return the contents of the exported entries, oldest first."""
     folder = scratch / _KNOWN
     paths = sorted(folder.iterdir()) if folder.is_dir() else []
     return join_pasts(load_steps(vault.open(path.read_bytes(), _masking_context(path.name[-64:]))) for path in paths)

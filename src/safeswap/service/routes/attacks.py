@@ -102,7 +102,7 @@ def get_control(access: WorkReader) -> ControlAnswer:
 
 
 def find_control(access: ProjectAccess) -> Row[Any] | None:
-    """Return the newest control file that was read for the present version of the data."""
+    """Return the latest control file that was read for the present version of the data."""
     found = (
         select(results, users.c.name.label("creator"))
         .join(users, users.c.id == results.c.created_by)

@@ -204,7 +204,7 @@ def _scenarios_of(access: ProjectAccess, body: MaskingRequest | AssessmentReques
 
 
 def _find_study(access: ProjectAccess, stated: str | None, recipe: Any) -> str | None:
-    """Return the id of the study that a request names, or of the newest one if that is of the same data."""
+    """Return the id of the study that a request names, or of the latest one if it has the same data."""
     row = find_or_latest(access, stated or LATEST, "study")
     if row is not None and row.data_version == access.row.data_version and (row.spec.get("recipe") or None) == recipe:
         return str(row.id)
@@ -352,7 +352,7 @@ def run_mask(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def _collect_facts(context: Context, payload: dict[str, Any], masked: Masked, assessment: Assessment) -> Facts:
-    """Collect what the reports of the masking tell; its promises are verified when it is released."""
+    """Collect the facts for the reports of the masking; its promises are verified when it is released."""
     from safeswap.workflow.reporting import Known, collect, count_unsafe, figures_of, list_requirements, with_limits
 
     scenarios = _stated_scenarios(payload)
@@ -426,7 +426,7 @@ def _summarise(masked: Masked, assessment: Assessment) -> dict[str, Any]:
 
 
 def _tell_done(masked: Masked) -> str:
-    """Return what was done, in totals: a plan tells of the file before."""
+    """Return what was done, in totals: a plan describes the file before."""
     from safeswap.pipelines.spec import Pipeline, Step
     from safeswap.workflow.step_table import tell_step
 

@@ -179,7 +179,7 @@ def script_of(
     scenarios: Sequence[Scenario] = (),
     origin: Origin = _UNKNOWN,
 ) -> str:
-    """Generate the script, in the order of the screens; ``origin`` tells how the data were read.
+    """Generate the script, in the order of the screens; ``origin`` says how the data were read.
 
     >>> print(script_of(ScriptRequest(), file_name="survey.csv", schema=None, tolerance=3))
     import safeswap as ss

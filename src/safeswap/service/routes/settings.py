@@ -75,7 +75,7 @@ class SettingsAnswer(Wire):
 
 
 class SettingsChange(Wire):
-    """Sections to replace; those left out stay."""
+    """Sections to replace; omitted ones stay."""
 
     model_config = example(scenarios=[{"name": "prosecutor", "keys": ["Age", "Sex"], "tolerance": 3}])
 
@@ -164,7 +164,7 @@ def step_through_settings(
 
 @router.get("/projects/{project_id}/project.toml", response_class=Response)
 def get_project_file(access: Reader) -> Response:
-    """Get the project as `project.toml`, for `safeswap run`. Levels that few records have are left out."""
+    """Get the project as `project.toml`, for `safeswap run`. Levels that few records have are omitted."""
     schema = _shown_schema(access)
     file, households = name_files(access.row.file_name, schema)
     layout = read_origin(access.service.store, access.id, access.row.data_version).layout

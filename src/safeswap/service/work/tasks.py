@@ -154,7 +154,7 @@ class Context:
         self.report(fraction, message)
 
     def data(self, version: int | None = None) -> Microdata:
-        """Read a version of the project's data; by default the newest, with what it went through before its upload."""
+        """Read a version of the project's data; by default the latest, with what it went through before its upload."""
         if version is not None:
             return read_data(self.store, self.project_id, version)
         newest = read_data(self.store, self.project_id, self.project["data_version"])
