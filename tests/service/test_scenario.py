@@ -304,7 +304,7 @@ def test_what_the_project_requires_is_in_the_reports_and_refuses_a_release(town,
             assert asked.status_code == 202, asked.text
             do_jobs(town.service)
             release = ana.get(asked.headers["location"]).json()
-            unmet = "required is nosy neighbour: risky <= 0, found "
+            unmet = "requirement not met: nosy neighbour: risky <= 0, found "
             assert release["reason"].startswith(unmet) is not ok, release
             assert release["state"] == ("requested" if ok else "failed")
     finally:

@@ -50,7 +50,7 @@ def candidates(data: Microdata, name: str) -> Iterator[Step]:
 
     >>> from safeswap import datasets
     >>> [step.sentence for step in candidates(datasets.cps8d(), "Age")][0]
-    'recode Age: 25-55, >55 to 25-55 or >55, the others stay'
+    'recode Age: 25-55, >55 to 25-55 or >55, the others are kept'
     """
     if data.schema[name].kind is Kind.NUMERIC:  # a key of a scenario, each of its values a level
         numbers = to_numbers(data, name)

@@ -314,7 +314,7 @@ def test_the_audit_template_has_five_safes_twelve_steps_and_marked_blanks(facts)
     assert titles[:5] == ["Safe projects", "Safe people", "Safe settings", "Safe data", "Safe outputs"]
     assert [title.partition(":")[0] for title in titles[5:]] == [f"Step {n}" for n in range(1, 13)]
     assert content.count("To be filled in:") >= 6
-    assert "Approved for release. Asked for by Ana. Decided by Olga. Reason: Needed by users." in text_of(
+    assert "Approved for release. Requested by Ana. Decided by Olga. Reason: Needed by users." in text_of(
         content.encode()
     )
 
@@ -390,9 +390,9 @@ def test_requirements_are_compared_with_what_was_measured():
     found, unmet = compare_with_limits(figures, [Requirement.parse(*each) for each in texts])
     assert [(each.limit, each.ok) for each in found] == [("≤ 0.1", False), ("< 0.1", True), ("≤ 0.3", False)]
     assert unmet == [
-        "Required is a: n_rule <= 0.1, found 0.2.",
-        "Required is b: entropy_change <= 0.3, found -0.4.",
-        "Required is a: k_anonymity <= 0, which was not measured.",
+        "Required: a: n_rule <= 0.1; found 0.2.",
+        "Required: b: entropy_change <= 0.3; found -0.4.",
+        "Required: a: k_anonymity <= 0, which was not measured.",
     ]
     # Limits of the day on which it was measured are no obstacle: those of today count.
     assert compare_with_limits(found, [Requirement.parse(*each) for each in texts]) == (found, unmet)

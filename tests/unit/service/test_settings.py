@@ -23,7 +23,7 @@ def test_paths_are_whole_whatever_directory_a_process_is_in(tmp_path: Path, monk
         ({"master_key_file": "/srv/s/master.key"}, "outside the store"),
         ({"host": "10.0.0.1"}, "TLS certificate"),
         ({"host": "0.0.0.0", "tls_certificate": "/c", "tls_key": "/k"}, "hosts"),
-        ({"tls_certificate": "/c"}, "go together"),
+        ({"tls_certificate": "/c"}, "must be given together"),
         ({"single_user": True, "host": "10.0.0.1", "tls_certificate": "/c", "tls_key": "/k"}, "loopback"),
         ({"folders": ["/srv"]}, "must not contain the store"),
         ({"folders": ["/srv/s/projects"]}, "must not contain the store"),

@@ -159,7 +159,7 @@ class AssociationChange(WeighableMeasure):
         names = self._names(comparison)
         if len(names) < 2:
             raise SpecError(
-                f"{self.name} measures two-way tables and needs two attributes",
+                f"the measure {self.name} is for two-way tables and needs two attributes",
                 code="bad-ways",
                 hint="name at least two attributes",
             )

@@ -382,7 +382,7 @@ class Coefficients(ModelMeasure):
     """The mean standardised difference of coefficients: how many standard errors a user's estimate moved.
 
     >>> Coefficients().title
-    'change of coefficients in standard errors'
+    'change in coefficients, in standard errors'
     """
 
     name: ClassVar[str] = "coefficients"

@@ -139,7 +139,7 @@ class DeviationChange(NumberChange):
     """The relative change of standard deviations of numeric attributes.
 
     >>> DeviationChange().title
-    'change of standard deviations'
+    'change in standard deviations'
     """
 
     name: ClassVar[str] = "deviation_change"
