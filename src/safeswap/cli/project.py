@@ -147,6 +147,11 @@ def _show_run(console: Console, done: ProjectRun) -> None:
         console.say_places(("study", done.study.output, CONFIDENTIAL))
     if done.is_ready:
         console.say(f"All promises hold ({plural(done.checks, 'check')}). Ready for release.")
+        if done.unconfirmed:
+            names = visible(", ".join(done.unconfirmed))
+            console.warn(
+                f"Before releasing, confirm the guesses for {names} in the project file: remove the question marks."
+            )
         return
     for failure in done.failures:
         console.warn(f"Not ready for release: {failure}.")

@@ -114,6 +114,7 @@ class ProjectRun:
     households: Path | None = None  # the masked file of households, if the data are two files
     reports: tuple[Path, ...] = ()
     study: StudyReport | None = None
+    unconfirmed: tuple[str, ...] = ()  # columns like identifiers that a guess stands before: a release waits for them
 
     @property
     def failures(self) -> tuple[str, ...]:
@@ -135,6 +136,7 @@ class ProjectRun:
             "required": [{"rule": o.requirement.text, "value": o.value, "ok": o.ok} for o in self.outcomes],
             "failures": list(self.failures),
             "ready": self.is_ready,
+            "unconfirmed": list(self.unconfirmed),
             "output": str(self.output),
             "audit": str(self.audit),
             **({} if self.households is None else {"households": str(self.households)}),
@@ -184,6 +186,7 @@ def run_project(
         audit=record,
         households=job.places[1],
         study=job.run_study(masked.original, studied) if study and job.project.study is not None else None,
+        unconfirmed=_find_unconfirmed(job.project, masked.original),
     )
     facts: dict[str, Any] = {
         "data": job.digest,
@@ -553,15 +556,20 @@ def _find_obstacle(masked: Masked, job: _Job) -> SafeswapError | None:
     return find_obstacle(masked, key=job.key, account=masked.account, terms=terms)
 
 
-def _refuse_guesses(project: Project, data: Microdata) -> None:
-    """Refuse a release while a guess is left for a column by which each record could be found."""
+def _find_unconfirmed(project: Project, data: Microdata) -> tuple[str, ...]:
+    """Return the columns by which each record could be found, and for which a guess is left."""
     guessed = [place.partition(".")[2] for place in project.guesses if place.startswith("schema.")]
     doubtful = [name for name in guessed if name in data.schema and looks_like_identifier(data, name)]
-    doubtful += [name for name in (project.data.identifier,) if name and "data.identifier" in project.guesses]
-    if doubtful:
+    stated = (project.data.identifier,) if "data.identifier" in project.guesses else ()
+    return (*doubtful, *(name for name in stated if name))
+
+
+def _refuse_guesses(project: Project, data: Microdata) -> None:
+    """Refuse a release while a guess is left for a column by which each record could be found."""
+    if doubtful := _find_unconfirmed(project, data):
         raise UnsafeRelease(
             f"a guess is not confirmed, and the column looks like an identifier: {', '.join(doubtful)}",
             code="guess-not-confirmed",
             hint="look at these columns in the project file, and remove the question marks",
-            columns=doubtful,
+            columns=list(doubtful),
         )
