@@ -384,7 +384,7 @@ class GeographyNesting(Vote):
     name: ClassVar[str] = "geography_nesting"
     title: ClassVar[str] = "Infer an area from a smaller one"
     intruder: ClassVar[str] = "the release, and that areas nest"
-    lacking: ClassVar[str] = "no geographic level was changed while another stayed"
+    lacking: ClassVar[str] = "no geographic level was changed that has a finer one beside it"
 
     def groups(self, setting: Setting) -> Iterator[tuple[str, str]]:
         """Yield every finer level with every coarser one that was changed."""

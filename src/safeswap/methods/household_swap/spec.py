@@ -56,7 +56,8 @@ class HouseholdSwapSpec(MaskSpec):
         Field(
             ge=0,
             le=1_000_000,
-            description="persons who share their values with fewer than k persons in an area are at risk; 0: nobody",
+            description="persons are at risk in an area where fewer than k, themselves included, have their values; "
+            "0: nobody",
         ),
     ] = 3
     risk: Annotated[
