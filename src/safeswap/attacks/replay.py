@@ -48,6 +48,7 @@ class Replay(ParametricMeasure):
     name: ClassVar[str] = "replay"
     title: ClassVar[str] = "records restored by replaying the targeted edit"
     axis: ClassVar[Axis] = Axis.RISK
+    of_changes: ClassVar[bool] = True
     sources: ClassVar[tuple[str, ...]] = (
         "Moore (1996), Preliminary Recommendations for Disclosure Limitation for the 2000 Census",
     )

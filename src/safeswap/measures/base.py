@@ -158,6 +158,7 @@ class ParametricMeasure(Stated):
     ``tells_the_rate``          the rate may be inferred from the figure: not published without consent
     ``signed``                  the sign is a direction: figures compare by magnitude
     ``blind_to_recoding``       compares in the categories of the release: cannot be the axis of a recoded candidate
+    ``of_changes``              a figure of the changes, such as how many can be undone: the original has none
     ``default_for``             the situations in which it is a default
     ==========================  ====================================================================================
     """
@@ -170,6 +171,7 @@ class ParametricMeasure(Stated):
     tells_the_rate: ClassVar[bool] = True
     signed: ClassVar[bool] = False
     blind_to_recoding: ClassVar[bool] = False
+    of_changes: ClassVar[bool] = False
     default_for: ClassVar[frozenset[Situation]] = frozenset()
     by_distance: ClassVar[bool] = False  # compares numbers by distance, and chooses its keys itself
     takes_text: ClassVar[bool] = True  # `n_rule:n=5` gives its parameters as text
@@ -369,8 +371,8 @@ def name_keys(names: tuple[str, ...]) -> str:
     return " × ".join(names) if len(names) <= 4 else f"{len(names)} attributes"
 
 
-# The figures of an original, by scenario and measure: they are the same for every release of it.
-_BEFORE: WeakKeyDictionary[Microdata, dict[tuple[str, str], float]] = WeakKeyDictionary()
+# The figures of an original, by scenario, attributes and measure: they are the same for every release of it.
+_BEFORE: WeakKeyDictionary[Microdata, dict[tuple[str, tuple[str, ...], str], float]] = WeakKeyDictionary()
 
 
 def score_under(measure: Measure, comparison: Comparison, scenario: Scenario) -> tuple[Score, ...]:
@@ -397,7 +399,7 @@ def score_under(measure: Measure, comparison: Comparison, scenario: Scenario) ->
             lost = now.note or f"Without {asked.parameters.get('sensitive')}, which is not released."
             score = Score(measure=text, axis=Axis.RISK, value=0.0, sentence=lost)
             sentence = lost
-        before = _score_before(asked, original, then)
+        before = score_original(asked, original, then.keys, then)
         scores.append(replace(score, measure=text, sentence=sentence, before=before, scenario=scenario.name))
     return tuple(scores)
 
@@ -409,15 +411,20 @@ def _pose(measure: Measure, resolved: Resolved, data: Microdata) -> tuple[tuple[
     return ((measure.text, measure),)
 
 
-def _score_before(measure: Measure, original: Microdata, resolved: Resolved) -> float:
+def score_original(
+    measure: Measure, original: Microdata, attributes: tuple[str, ...], resolved: Resolved | None = None
+) -> float | None:
+    """Return the figure of a measure of risk for the original itself, of which no record was touched; None if none."""
     from safeswap.measures.households import score_by_unit
 
+    if getattr(measure, "of_changes", False):
+        return None
     known = _BEFORE.setdefault(original, {})
-    place = (resolved.scenario.model_dump_json(), measure.text)
+    place = ("" if resolved is None else resolved.scenario.model_dump_json(), attributes, measure.text)
     if place not in known:
         untouched = np.zeros(len(original), dtype=np.bool_)
         seen = Comparison(
-            before=original, after=original, attributes=resolved.keys, touched=untouched, scenario=resolved
+            before=original, after=original, attributes=attributes, touched=untouched, scenario=resolved
         )
         known[place] = score_by_unit(measure, seen).value
     return known[place]

@@ -184,16 +184,16 @@ class Linkage:
         if self._are_areas(group, value):
             areas = plural(split, f"area of {group!r} lies", f"areas of {group!r} lie")
             message = f"{areas} in more than one area of {value!r}, unlike in the original"
-            return refusal("geography-split", message, column=value)
+            return refusal("geography-split", message, column=value, revealed_by=group)
         groups = plural(split, "group", "groups")
         if self._kind(group) is Kind.HOUSEHOLD or self._is_small(group):
             message = (
                 f"records of the same {group!r} have the same {value!r} in the original; in {groups} it was changed "
                 "for some records only, so that the others reveal it"
             )
-            return refusal("household-split", message, column=value)
+            return refusal("household-split", message, column=value, revealed_by=group)
         message = f"{value!r} follows from {group!r} in the original: where it was changed, {group!r} reveals it"
-        return refusal("read-off", f"{message} ({groups} of equal values)", column=value)
+        return refusal("read-off", f"{message} ({groups} of equal values)", column=value, revealed_by=group)
 
     def _is_small(self, group: str) -> bool:
         return self._distinct[group] * LARGEST_HOUSEHOLD >= self._records

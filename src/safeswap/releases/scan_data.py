@@ -29,13 +29,17 @@ _NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)*|[.,]\d+)([eE][+-]?\d+)?%?")
 
 @dataclass(frozen=True, kw_only=True)
 class Remark:
-    """One finding: where, what, and whether it forbids the release. It contains no value of a record."""
+    """One finding: where, what, and whether it forbids the release. It contains no value of a record.
+
+    ``revealed_by`` is the column that gives away the values of ``column``: the finding is gone without either.
+    """
 
     code: str
     message: str
     refuses: bool
     column: str = ""
     file: str = ""
+    revealed_by: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, for ``--json`` and for the verifier's report."""
@@ -45,12 +49,13 @@ class Remark:
             "refuses": self.refuses,
             "column": self.column,
             "file": self.file,
+            **({"revealed_by": self.revealed_by} if self.revealed_by else {}),
         }
 
 
-def refusal(code: str, message: str, *, column: str = "", file: str = "") -> Remark:
+def refusal(code: str, message: str, *, column: str = "", file: str = "", revealed_by: str = "") -> Remark:
     """Make a finding that forbids the release."""
-    return Remark(code=code, message=message, refuses=True, column=column, file=file)
+    return Remark(code=code, message=message, refuses=True, column=column, file=file, revealed_by=revealed_by)
 
 
 def warning(code: str, message: str, *, column: str = "", file: str = "") -> Remark:

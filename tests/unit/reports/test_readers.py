@@ -11,6 +11,7 @@ from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import safeswap as ss
@@ -127,6 +128,39 @@ def test_the_figures_of_risk_are_those_of_the_files(facts, both, survey):
     assert (risky.before, risky.after) == (count_unsafe(before, survey.schema), count_unsafe(after, survey.schema))
     assert (risky.limit, risky.ok) == ("≤ 0", risky.after == 0)
     assert f"unsafe combinations of keys {risky.before:,.0f} {risky.after:,.0f} ≤ 0" in text_of(facts.page("chair"))
+
+
+def share_below(data: dict[str, list], names: tuple[str, ...], least: int, untouched: list[bool]) -> float:
+    """The share of the untouched records whose values fewer than ``least`` records have."""
+    rows = list(zip(*(data[name] for name in names), strict=True))
+    number = Counter(rows)
+    return sum(number[row] < least for row, own in zip(rows, untouched, strict=True) if own) / sum(untouched)
+
+
+def test_without_a_scenario_risk_before_is_that_of_the_original(key):
+    rows = [(f"{i % 7}{'ab'[i % 2]}", "xyz"[i * i % 3], 100 + i * i % 83, i % 60) for i in range(400)]
+    data = dict(zip(("town", "job", "pay", "age"), map(list, zip(*rows, strict=True)), strict=True))
+    steps = [
+        {"step": "ranges", "attribute": "age", "breaks": [20, 40]},
+        {"method": "swap", "swap": ["job"], "rate": 0.2},
+    ]
+    masked = ss.mask(ss.read(pa.table(data), kinds={"pay": "numeric", "age": "numeric"}), ss.Pipeline(steps), key=key)
+    names = ["n_rule", "n_rule:n=9,keys=town+job", "k_anonymity:keys=town+age,k=4", "correct_links:keys=pay", "replay"]
+    found = {f.measure: f for f in ss.report(masked, measures=names).figures}
+    after, untouched = columns(masked.data.table), [not each for each in masked.audit.perturbed()]
+    everybody = [True] * len(rows)
+    for text, least, keys in (
+        (names[0], 3, ("town", "job", "age")),
+        (names[1], 9, ("town", "job")),
+        (names[2], 4, ("town", "age")),
+    ):
+        own = everybody if text.startswith("k_") else untouched
+        assert found[text].before == pytest.approx(share_below(data, keys, least, everybody)), text
+        assert found[text].after == pytest.approx(share_below(after, keys, least, own)), text
+    # Who has a value that others have is found by a guess among them.
+    assert found[names[3]].before == pytest.approx(len(set(data["pay"])) / len(rows))
+    # Nothing of an original can be restored: the figure is not 0, there is none.
+    assert (found["replay"].before, found["replay"].after is not None) == (None, True)
 
 
 def test_what_is_told_of_each_column_is_counted_again(facts, both, survey):

@@ -357,7 +357,7 @@ def _collect_facts(context: Context, payload: dict[str, Any], masked: Masked, as
 
     scenarios = _stated_scenarios(payload)
     counted = [count_unsafe(masked, scenario) for scenario in scenarios]
-    figures = [*(figure for figure, _ in counted if figure is not None), *figures_of(assessment)]
+    figures = [*(figure for figure, _ in counted if figure is not None), *figures_of(assessment, masked.original)]
     required = list_requirements(payload.get("require") or {}, scenarios)
     known = Known(
         scenarios=scenarios,

@@ -118,10 +118,9 @@ function draw(focus = "") {
 
 function told(step, i) {
   const { name: _, off: __, ...spec } = step, sentence = kept.settings.sentences[i] ?? "";
-  if (spec.method === "recode") return sentence.slice(sentence.indexOf(": ") + 2);
   // The name says the method already, unless somebody gave another.
-  const text = specText(spec);
-  return step.name.startsWith(spec.method) ? text.slice(spec.method.length + 2) : text;
+  const isSaid = step.name.startsWith(spec.method), text = spec.method === "recode" ? sentence.slice(sentence.indexOf(": ") + 2) : specText(spec);
+  return isSaid ? text.replace(new RegExp(`^${spec.method.replaceAll("_", "[_ ]")}:? `), "") : text;
 }
 
 function controls(step, i) {

@@ -46,9 +46,15 @@ begin(async ({ project, may }) => {
 const isBanded = (attribute) => activeSteps().some((step) => step.method === "recode" && step.steps.some((each) => each.attribute === attribute && BANDS.has(each.step)));
 const activeSteps = () => kept.settings.steps.filter((step) => !step.off).map(({ off: _, ...step }) => step);
 
+// What a stranger may know, until somebody says better: no number, no part of the sample's design, the widest areas only.
+function usualKeys(listed) {
+  const widest = listed.filter((each) => each.kind === "geography" && each.distinct > 1).toSorted((a, b) => a.distinct - b.distinct)[0];
+  return listed.filter((each) => each.kind !== "numeric" && each.distinct > 1 && !each.design && (each.kind !== "geography" || each === widest)).slice(0, 6);
+}
+
 function drawKeys(chosen) {
   const listed = state.attributes.filter((each) => KEYS.has(each.kind) || (chosen ?? []).includes(each.name));
-  const first = new Set(chosen ?? listed.filter((each) => each.kind !== "numeric" && each.distinct > 1).slice(0, 6).map((each) => each.name));
+  const first = new Set(chosen ?? usualKeys(listed).map((each) => each.name));
   fill(byId("keys"), listed.map((each) => (each.kind !== "numeric" || isBanded(each.name) || first.has(each.name)
     ? el("label", {}, el("input", { type: "checkbox", value: each.name, checked: first.has(each.name) }), " ", name(each.name), each.kind === "numeric" && !isBanded(each.name) ? bandButton(each.name) : null)
     : el("span", { class: "number" }, name(each.name), bandButton(each.name)))));
