@@ -357,7 +357,7 @@ def test_a_household_with_several_records_is_refused():
         ({"keys": ()}, "keys"),
         ({"keys": ("persons", "persons")}, "twice"),
         ({"geography": ("State",)}, "geography"),
-        ({"within": "Nowhere"}, "no level"),
+        ({"within": "Nowhere"}, "not a level"),
         ({"within": "Block"}, "nothing is left to exchange"),
         ({"within": "Place", "across": "State"}, "finer"),
         ({"keys": ("persons", "Place")}, "cannot be a key"),
