@@ -20,12 +20,12 @@ begin(async ({ project, may, answers: [made, { plots, plot, payload }] }) => {
   state.maskings = made;
   state.usable = current(made, project);
   list(plots);
-  if (!made.length) { empty("There is no masking yet. Make one in step Method or Map."); return; }
+  if (!made.length) { empty("There is no masking yet. Make one in step Pipeline or Map."); return; }
   byId("new-plot").hidden = !(may("work") && state.usable.length);
   if (plot) await show(plot, payload).then(painted);
   const [description, job] = await Promise.all([get(at("/description")), underWay("confidentiality")]);
   if (may("work") && state.usable.length) offer(description, !plot && !job);
-  if (!plot && !job) empty(may("work") ? "Choose a masking and the keys above." : "No plot has been made yet. An analyst must make one.");
+  if (!plot && !job) empty(may("work") ? state.usable.length ? "Choose a masking and the keys above." : "Every masking was made from an earlier file. Make one in step Pipeline or Map." : "No plot has been made yet. An analyst must make one.");
   byId("plot-form").addEventListener("input", refresh);
   if (job) watch(job);
 }, () => Promise.all([all(at("/maskings")), loadPlots()]));
