@@ -105,7 +105,7 @@ def test_sample_data_are_opened_and_replaced_after_a_question(browser: Browser, 
     with desk.seen(browser) as seen:
         page = seen.go("/")
         with page.expect_popup() as tour:
-            page.get_by_role("link", name="A tour in ten minutes").click()
+            page.get_by_role("link", name="ten-minute tour").click()
         expect(tour.value.get_by_role("heading", level=1)).to_have_text("A tour in ten minutes")
         page.get_by_role("button", name="Household survey").click()
         page.wait_for_url("**/projects/*/data")
@@ -119,6 +119,31 @@ def test_sample_data_are_opened_and_replaced_after_a_question(browser: Browser, 
         page.click("#replace-yes")
         page.set_input_files("#file", survey)
         expect(page.locator("#file-line")).to_contain_text("2,000 records")
+
+
+def test_pages_say_what_no_longer_fits_the_file_that_replaced_another(
+    browser: Browser, desk: Desk, survey: Path, tmp_path: Path
+) -> None:
+    project, other = desk.project(survey), tmp_path / "other.csv"
+    other.write_text("a,b\n" + "\n".join(f"{i % 3},{'xy'[i % 2]}" for i in range(300)) + "\n", encoding="utf-8")
+    with desk.client() as client:
+        path = f"/projects/{project}/settings"
+        stated = {"scenarios": [{"name": "own", "keys": ["Age", "Race"]}], "scenario": "own"}
+        stated["steps"] = [{"method": "swap", "swap": ["Race"], "rate": 0.05}]
+        etag = client._send("GET", path).headers["etag"]
+        client._send("PATCH", path, json=stated, headers={"If-Match": etag})
+        client.wait(client.mask(project, {"method": "swap", "swap": ["Race"], "rate": 0.05}))
+        client.wait(client.send_data(project, other))
+    with desk.seen(browser) as seen:
+        page = seen.go(f"/projects/{project}/data")
+        expect(page.locator("#main")).to_contain_text("few or none of them by fewer than")
+        page = seen.go(f"/projects/{project}/risk")
+        expect(page.locator("#panel")).to_contain_text("has no Age, Race, which the scenario own takes as keys. Tick")
+        page = seen.go(f"/projects/{project}/records")
+        expect(page.locator("#none")).to_contain_text("Every masking was made from an earlier file.")
+        page = seen.go(f"/projects/{project}/method")
+        expect(page.locator("#pipeline-steps .fault")).to_contain_text("'Race'. The attributes are: a, b.")
+        seen.expected = ("422",)
 
 
 def test_a_household_file_and_a_person_file_are_joined_and_offered_as_two_again(

@@ -253,6 +253,7 @@ def test_columns_that_reveal_a_change_are_left_out_by_one_click(browser: Browser
         assert "reveals it" in page.inner_text("#job")
         recode(offers.first)
         expect(offers).to_have_count(0)
+        expect(page.locator("#policy-line")).to_contain_text("The best of those without a limit: distinct numbers")
         with ZipFile(recode.release()) as bundle:
             data = next(name for name in bundle.namelist() if name.endswith("data.csv"))
             columns = bundle.read(data).decode().splitlines()[0].split(",")

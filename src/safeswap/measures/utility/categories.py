@@ -408,7 +408,7 @@ class InformationLoss(DistortionMeasure):
         blanks = sum(row["blanked"] for row in rows)
         worst = max(rows, key=lambda row: row["bits_lost"])
         if worst["bits_lost"] > 0 and len(rows) > 1:
-            sentence += f", most of it in {worst['attribute']} ({worst['value']:.2%} of what that told)"
+            sentence += f", most of it in {worst['attribute']} ({worst['value']:.2%} of its information)"
         blank = plural(blanks, "value was blanked", "values were blanked")
         sentence += f"; {blank}." if blanks else "."
         return self._score(value, sentence, tuple(row["attribute"] for row in rows), pa.Table.from_pylist(rows))

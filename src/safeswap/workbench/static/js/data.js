@@ -66,7 +66,7 @@ function cellsLine({ cells, tolerance }) {
   if (!cells.attributes.length) return "There are no categorical attributes, hence no cells.";
   const small = Object.values(cells.small).reduce((sum, number) => sum + number, 0);
   return `${several(cells.attributes.length, "categorical attribute forms", "categorical attributes form")} ${cells.possible < 1e9 ? several(cells.possible, "cell") : `about ${power(cells.possible)} cells`}; ${several(cells.occupied, "is", "are")} occupied, `
-    + `about ${count(small)} of them by fewer than ${several(tolerance, "record")}.`;
+    + `${small ? `about ${count(small)}` : "few or none"} of them by fewer than ${several(tolerance, "record")}.`;
 }
 
 const hasHouseholds = () => state.description.attributes.some((attribute) => attribute.kind === "household");

@@ -1,7 +1,7 @@
 // The pipeline: all steps in one list, moved, edited, switched off and undone, each with what it does.
 
 import { ask, call, guarded, isCancelled, post } from "./api.js";
-import { byId, count, el, fill, name, say, share } from "./dom.js";
+import { byId, count, el, fill, name, say, sentence, share } from "./dom.js";
 import { followMasking, specText } from "./masking.js";
 import { at, resultAt } from "./page.js";
 import { change, state as kept } from "./scenario.js";
@@ -108,7 +108,7 @@ function draw(focus = "") {
     return el("li", { class: step.off ? "off" : fails ? "misfit" : "", data: { step: step.name }, "aria-current": state.editing === step.name ? "step" : null, on: drops(i) },
       state.mayWork ? el("span", { class: "handle", draggable: "true", "aria-hidden": "true", title: "Drag to move", on: { dragstart: (event) => { event.dataTransfer.setData("text/plain", step.name); event.dataTransfer.effectAllowed = "move"; } } }, "⠿") : null,
       el("div", { class: "what" }, el("strong", {}, name(step.name)), " ", name(told(step, i)),
-        fails ? el("p", { class: "fault", role: "alert" }, name(misfit.detail), misfit.hint ? [" ", name(misfit.hint)] : null) : null),
+        fails ? el("p", { class: "fault", role: "alert" }, name(sentence(misfit.detail)), misfit.hint ? [" ", name(sentence(misfit.hint))] : null) : null),
       el("div", { class: "effect" }, step.off ? el("span", { class: "note" }, "Switched off") : effect(rows.get(step.name), fails)),
       state.mayWork ? controls(step, i) : null);
   }));
@@ -117,9 +117,9 @@ function draw(focus = "") {
 }
 
 function told(step, i) {
-  const { name: _, off: __, ...spec } = step, sentence = kept.settings.sentences[i] ?? "";
+  const { name: _, off: __, ...spec } = step, made = kept.settings.sentences[i] ?? "";
   // The name says the method already, unless somebody gave another.
-  const isSaid = step.name.startsWith(spec.method), text = spec.method === "recode" ? sentence.slice(sentence.indexOf(": ") + 2) : specText(spec);
+  const isSaid = step.name.startsWith(spec.method), text = spec.method === "recode" ? made.slice(made.indexOf(": ") + 2) : specText(spec);
   return isSaid ? text.replace(new RegExp(`^${spec.method.replaceAll("_", "[_ ]")}:? `), "") : text;
 }
 

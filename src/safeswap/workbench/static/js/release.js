@@ -140,7 +140,9 @@ function offerToLeaveOut(release, findings) {
 function worst(attacks) {
   const above = attacks.filter((each) => each.is_above), limited = attacks.filter((each) => each.allowed !== null && each.allowed !== undefined);
   if (above.length) return `${several(above.length, "attack is", "attacks are")} above the policy: ${above.map((each) => each.attack.replaceAll("_", " ")).join(", ")}.`;
-  return `${several(attacks.length, "attack")} tried, ${several(limited.length, "has a limit", "have a limit")}, none is above it.`;
+  const [free] = attacks.filter((each) => !limited.includes(each)).toSorted((a, b) => b.advantage - a.advantage);
+  return `${several(attacks.length, "attack")} tried, ${several(limited.length, "has a limit", "have a limit")}, none is above it.`
+    + (free?.advantage > 0 ? ` The best of those without a limit: ${free.attack.replaceAll("_", " ")}, with an advantage of ${(100 * free.advantage).toFixed(1)}%.` : "");
 }
 
 // What the chair of a board is told; only who may decide is shown it here.

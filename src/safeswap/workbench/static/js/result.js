@@ -35,7 +35,7 @@ begin(async ({ may, answers: [found, description, measures, methods] }) => {
 
 function totals(summary) {
   const lines = [["Records", summary.records, "In the file"], [`Requested, ${summary.unit}`, summary.asked, "By the specification"], [`Feasible, ${summary.unit}`, summary.feasible, summary.at_most == null ? "The maximum that the data allow" : `At least this many; at most ${count(summary.at_most)} (maximum not proved)`],
-    [`Made, ${summary.unit}`, summary.made, "Actually made"], ["Compensating", summary.compensating, "Records whose change is offset by another record in every cell"]];
+    [summary.unit === "records" ? "Records changed" : `Made, ${summary.unit}`, summary.made, "Actually made"], ["Compensating", summary.compensating, "Records whose change is offset by another record in every cell"]];
   // Several steps have no common plan.
   const planned = summary.asked || !summary.made ? lines : lines.toSpliced(1, 2);
   return planned.map(([title, value, meaning]) => el("tr", { title: meaning }, el("th", { scope: "row" }, title), el("td", { class: "n" }, count(value))));

@@ -68,6 +68,12 @@ const bandButton = (attribute) => (state.mayWork ? [" ", el("button", { type: "b
   await look();
 }) } }, "Band it")] : null);
 
+// The file may have been replaced since the scenario was set up.
+function missingKeys() {
+  const missing = (inUse()?.keys ?? []).filter((key) => !state.attributes.some((each) => each.name === key));
+  return missing.length ? `The file has no ${missing.join(", ")}, which the scenario ${inUse().name} takes as ${missing.length === 1 ? "a key" : "keys"}.` : "";
+}
+
 const keys = () => [...byId("keys").querySelectorAll("input:checked")].map((box) => box.value);
 
 function combinations() {
@@ -109,7 +115,7 @@ const look = guarded(async () => {
   byId("keep-scenario").textContent = inUse() ? `Keep these keys in the scenario ${inUse().name}` : "Keep these keys as the scenario of the project";
   fill(byId("advice"));
   byId("advice-note").textContent = "";
-  if (!keys().length) { show("warning", "Tick at least one key."); return; }
+  if (!keys().length) { show("warning", [missingKeys(), "Tick at least one key."].join(" ").trim()); return; }
   if (view === "attacks") { await showAttacks(own); return; }
   byId("panel").setAttribute("aria-busy", "true");
   try {

@@ -1,6 +1,6 @@
 // What changed since the last request for a release of this project: the masking, the terms, the figures.
 
-import { el, figure, fill, name, when } from "./dom.js";
+import { el, figure, fill, name, sentence, when } from "./dom.js";
 import { specText } from "./masking.js";
 
 const TERMS = { title: "Title", data_format: "Format", identifiers: "Identifiers", drop: "Columns left out", two_files: "Two files", publish_rate: "Share of records published", unmasked: "Released unmasked" };
@@ -20,7 +20,7 @@ export async function drawChanges(box, release, releases, { maskings, factsOf, f
     if (then && then.after !== each.after) rows.push([`${each.title}${each.scenario ? ` (${each.scenario})` : ""}`, [figure(then.after), figure(each.after)]]);
   }
   const changed = rows.filter(([, values]) => values);
-  fill(box, el("h3", {}, "Changed since the last request"), el("p", { class: "note" }, `The last one, of ${when(before.requested_at)}, is ${STATES[before.state]}`, before.reason ? [": ", name(before.reason)] : null, "."),
+  fill(box, el("h3", {}, "Changed since the last request"), el("p", { class: "note" }, `The last one, of ${when(before.requested_at)}, is ${STATES[before.state]}`, before.reason ? [": ", name(sentence(before.reason))] : "."),
     changed.length ? el("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Table" }, el("table", { "aria-label": "Changed since the last request" }, el("thead", {}, el("tr", {}, ["", "Last request", "This request"].map((word) => el("th", { scope: "col" }, word)))),
       el("tbody", {}, changed.map(([title, [one, two]]) => el("tr", {}, el("th", { scope: "row" }, name(title)), el("td", {}, name(one)), el("td", {}, name(two))))))) : el("p", {}, "No setting and no figure differs."));
 }
