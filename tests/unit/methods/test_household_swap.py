@@ -19,6 +19,7 @@ from safeswap.methods.household_swap import households
 from safeswap.methods.household_swap.method import HouseholdPlan, HouseholdSwap
 from safeswap.methods.household_swap.promises import HouseholdsStayTogether, KeptHouseholds
 from safeswap.methods.household_swap.spec import HouseholdSwapSpec
+from safeswap.methods.household_swap.swapping import Population
 from safeswap.model.invariant import verify
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
@@ -115,6 +116,20 @@ def test_the_order_of_the_rows_plays_no_part_without_an_identifier(order: str) -
     assert one.take(pa.array(rows)).select(LEVELS).to_pydict() == two.select(LEVELS).to_pydict()
 
 
+@pytest.mark.parametrize("seed", [6, 8, 9, 14])
+def test_the_order_of_the_rows_plays_no_part_where_areas_are_unknown(seed: int) -> None:
+    """A household without an area has no say in the order of the areas, whichever was read first."""
+    data = persons(seed, 60, identified=False)
+    for row in range(0, len(data), 9):
+        data = changed(data, "level2", row, None)
+    spec = HouseholdSwapSpec(risk_variables=("origin",), rate=1.0, rounds=1, missing_geography="immovable")
+    rows = pa.array(np.arange(len(data))[::-1])
+    one, two = (
+        ss.mask(each, spec, key=KEY).data.table for each in (data, Microdata(data.table.take(rows), data.schema))
+    )
+    assert one.take(rows).select(LEVELS).to_pydict() == two.select(LEVELS).to_pydict()
+
+
 def test_later_rounds_leave_fewer_rare_and_in_their_true_area() -> None:
     data, spec = example()
     once, often = (ss.mask(data, spec.replace(rounds=rounds), key=KEY).audit.facts for rounds in (1, 3))
@@ -140,6 +155,24 @@ def test_the_figures_by_level_are_those_counted_by_hand() -> None:
     assert [row["rare and in the true area"] for row in facts["by_level"]] == list(facts["rare_and_true"].values())
     assert sum(facts["by_profile"]) * 2 == facts["households_swapped"]
     assert 0 <= facts["undoing"]["baseline"] < facts["undoing"]["intruder"] <= 1
+
+
+@pytest.mark.parametrize("table", [True, False])
+def test_persons_outside_of_households_count_in_the_figures(table: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not table:
+        monkeypatch.setattr(Population, "_fits_table", False)
+    data, spec = example()
+    for row in range(0, len(data), 20):
+        data = changed(data, "hh", row, None)
+    masked = ss.mask(data, spec.replace(missing_household="outside"), key=KEY)
+    facts = masked.audit.facts
+    for level in LEVELS:
+        before, after = (each.table[level].to_pylist() for each in (data, masked.data))
+        rare = _rare_rows(masked.data, level, 3)
+        assert facts["rare_before"][level] == sum(_rare_rows(data, level, 3))
+        assert facts["rare_after"][level] == sum(rare)
+        assert facts["rare_and_true"][level] == sum(r and a == b for r, a, b in zip(rare, before, after, strict=True))
+        assert facts["misplaced"][level] == pytest.approx(_misplaced(data, masked.data, level))
 
 
 def _cells(data: Microdata, level: str) -> list[Any]:
