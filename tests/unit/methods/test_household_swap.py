@@ -318,6 +318,18 @@ def test_missing_household_numbers_are_refused_or_left_where_they_are() -> None:
         assert all(masked.data.table[level][row] == broken.table[level][row] for row in (3, 9))
 
 
+@pytest.mark.parametrize("area", [None, "a"])
+def test_persons_without_any_household_are_refused_or_left_alone(area: str | None) -> None:
+    schema = Schema(attributes=(Attribute(name="hh", kind=Kind.HOUSEHOLD), Attribute(name="area", kind=Kind.GEOGRAPHY)))
+    table = pa.table({"hh": pa.nulls(3, pa.string()), "area": pa.array(["a", "b", area])})
+    spec = HouseholdSwapSpec(missing_household="outside", missing_geography="immovable", rate=0.5)
+    for some in (table, table.slice(0, 0)):
+        data = Microdata(some, schema)
+        with pytest.raises(InfeasibleError, match="there is no household to swap"):
+            ss.mask(data, spec, key=KEY)
+        assert ss.mask(data, spec.replace(rate=0.0), key=KEY).data.table.equals(some)
+
+
 def test_missing_geography_is_refused_or_immovable() -> None:
     data = persons(1, 60)
     row = a_row_of_a_large_household(data)

@@ -251,7 +251,7 @@ def _place_households(
     differs = _find_first(numbers[known], row_area[known], area)
     if differs.any():
         raise _varies(numbers, differs, "live in more than one area", spec.geography[-1], code="household-split")
-    if not every:
+    if households and not every:
         inside = (row_area < 0) & (numbers >= 0)
         area[numbers[inside]] = -1
         row_area = np.where((numbers >= 0) & (area[numbers] < 0), -1, row_area).astype(np.int32)

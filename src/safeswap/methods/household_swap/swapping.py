@@ -49,7 +49,7 @@ class Areas:
         keys: list[Int64s | UInt64s] = []
         group = np.zeros(number, dtype=np.int64)
         for level in range(depth):
-            group = np.unique(group * (int(paths[:, level].max()) + 1) + paths[:, level], return_inverse=True)[
+            group = np.unique(group * (int(paths[:, level].max(initial=0)) + 1) + paths[:, level], return_inverse=True)[
                 1
             ].ravel()
             lowest = np.full(number, np.iinfo(np.uint64).max, dtype=np.uint64)
