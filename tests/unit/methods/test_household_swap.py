@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -530,6 +531,22 @@ def test_a_risk_column_works_as_a_matrix_does(plain: Microdata) -> None:
     assert one.data.table.select(LEVELS).equals(other.data.table.select(LEVELS))
     risky = {n for n, value in zip(plain.table["hh"].to_pylist(), values, strict=True) if value >= 0.5}
     assert swapped_households(one) >= risky
+
+
+def test_codes_of_a_dataframe_are_areas_and_categories_as_named(plain: Microdata) -> None:
+    """Numbers that nobody has described are what the arguments say; what the schema states is kept."""
+    numbered = [pa.array(data.coded(name).codes) for data, name in ((plain, each) for each in plain.attributes)]
+    frame = pl.DataFrame(dict(zip(plain.attributes, numbered, strict=True))).with_columns(pl.col("level2") * 1000)
+    assert ss.read(frame).schema["level2"].kind is Kind.NUMERIC
+    masked = record_swap(frame, risk_variables=["origin", "age"])
+    assert {masked.data.schema[name].kind for name in LEVELS} == {Kind.GEOGRAPHY}
+    assert 0 < len(swapped_households(masked)) < 200
+    assert isinstance(ss.to_frame(masked.data), pl.DataFrame)
+    stated = ss.read(frame).schema["level2"].model_copy(update={"inferred": False})
+    data = ss.read(frame)
+    with pytest.raises(SpecError) as caught:
+        record_swap(Microdata(data.table, data.schema.replace(stated)))
+    assert caught.value.code == "not-geography"
 
 
 @pytest.mark.parametrize("risk", [np.zeros((3, 3)), "text that names no column", [["x"]]])
