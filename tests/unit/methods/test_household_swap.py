@@ -154,7 +154,8 @@ def test_the_figures_by_level_are_those_counted_by_hand() -> None:
         assert facts["rare_and_true"][level] == sum(r and s for r, s in zip(rare, stayed, strict=True))
         assert facts["misplaced"][level] == pytest.approx(_misplaced(data, masked.data, level))
     assert [row["rare and in the true area"] for row in facts["by_level"]] == list(facts["rare_and_true"].values())
-    assert sum(facts["by_profile"]) * 2 == facts["households_swapped"]
+    assert facts["by_profile"] == _pairs_by_profile(masked, [("tenure", "kind"), ("tenure",)])
+    assert sum(row["pairs"] for row in facts["by_profile"]) * 2 == facts["households_swapped"]
     assert 0 <= facts["undoing"]["baseline"] < facts["undoing"]["intruder"] <= 1
 
 
@@ -174,6 +175,18 @@ def test_persons_outside_of_households_count_in_the_figures(table: bool, monkeyp
         assert facts["rare_after"][level] == sum(rare)
         assert facts["rare_and_true"][level] == sum(r and a == b for r, a, b in zip(rare, before, after, strict=True))
         assert facts["misplaced"][level] == pytest.approx(_misplaced(data, masked.data, level))
+
+
+def _pairs_by_profile(masked: Masked, profiles: list[tuple[str, ...]]) -> list[dict[str, Any]]:
+    table = masked.original.table
+    numbers = table["hh"].to_pylist()
+    partners = {
+        frozenset((numbers[a], numbers[b])): (a, b) for e in masked.audit.exchanges for a, b in e.pairs.tolist()
+    }
+    counts = dict.fromkeys(profiles, 0)
+    for one, other in partners.values():
+        counts[next(p for p in profiles if all(table[name][one] == table[name][other] for name in p))] += 1
+    return [{"partners agree in": ", ".join((*p, "number of persons")), "pairs": n} for p, n in counts.items()]
 
 
 def _cells(data: Microdata, level: str) -> list[Any]:

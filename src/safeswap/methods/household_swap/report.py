@@ -60,15 +60,16 @@ def _describe(found: Households, spec: HouseholdSwapSpec, done: Swapped) -> dict
     return facts
 
 
-def _by_profile(found: Households, spec: HouseholdSwapSpec, done: Swapped, heads: Int64s) -> list[int]:
+def _by_profile(found: Households, spec: HouseholdSwapSpec, done: Swapped, heads: Int64s) -> list[dict[str, Any]]:
     """Count the pairs of households by the strictest profile in which they agree."""
     waiting = np.ones(len(heads), dtype=np.bool_)
-    counts = []
-    for cell in found.population.profiles:
+    rows = []
+    for names, cell in zip(spec.profiles, found.population.profiles, strict=True):
         agree = waiting & (cell[heads] == cell[done.partner[heads]])
-        counts.append(int(np.count_nonzero(agree)))
+        common = (*names, *(["number of persons"] if spec.match_size else []))
+        rows.append({"partners agree in": ", ".join(common) or "nothing", "pairs": int(np.count_nonzero(agree))})
         waiting &= ~agree
-    return counts
+    return rows
 
 
 def undoing_chance(people: Population, done: Swapped, new: Int32s) -> dict[str, float | None]:
