@@ -221,6 +221,7 @@ def test_the_plan_tells_what_will_be_needed() -> None:
     assert plan.at_risk["level0"] == sum(level == 0 for level in required.values())
     assert plan.rate_needed > 0.01
     assert "because of those at risk" in plan.sentence
+    assert f"({plan.crossing['level0']:.1%} of them to another level0, " in plan.sentence
     assert set(plan.needing_less) == {
         "k=2",
         "origin left out of the risk variables",
