@@ -57,7 +57,7 @@ VERBS = {
 
 def warn_of_move(old: str, new: str) -> None:
     """Warn the caller's caller of a name that has moved."""
-    warnings.warn(f"{old} is now {new}; the old name goes in version 0.3", DeprecationWarning, stacklevel=3)
+    warnings.warn(f"{old} is now {new}; the old name will be removed in version 0.3", DeprecationWarning, stacklevel=3)
 
 
 class MovedModules:
@@ -82,7 +82,7 @@ class MovedModules:
         """Warn, and delegate to the new module."""
         package, _, old = module.__name__.partition(".")
         new = f"{package}.{MOVED[old]}"
-        message = f"{module.__name__} is now {new}; the old path goes in version 0.3"
+        message = f"{module.__name__} is now {new}; the old path will be removed in version 0.3"
         warnings.warn(message, DeprecationWarning, stacklevel=2)
         found = import_module(new)
         module.__getattr__ = lambda name: getattr(found, name)  # type: ignore[method-assign]

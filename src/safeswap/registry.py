@@ -222,7 +222,7 @@ def make_spec(values: Mapping[str, Any]) -> MaskSpec:
     name = values.get("method")
     if not isinstance(name, str):
         raise SpecError(
-            "a specification names its method",
+            "a specification must name its method",
             code="bad-spec",
             hint="add method = one of: " + ", ".join(method_names()),
         )
@@ -235,7 +235,7 @@ def _declared(group: str) -> dict[str, EntryPoint]:
     for entry in _installed(group):
         if found.get(entry.name, entry).value != entry.value:
             raise EngineError(
-                f"two packages bring {entry.name!r} ({found[entry.name].value} and {entry.value})",
+                f"two packages provide {entry.name!r} ({found[entry.name].value} and {entry.value})",
                 code="name-taken-twice",
                 hint="remove one of them, or ask its author for another name",
                 group=group,
@@ -274,7 +274,7 @@ def _load(entry: EntryPoint, parameters: dict[str, Any]) -> Any:
         raise EngineError(
             f"{entry.name!r} cannot be loaded from {entry.value}",
             code="plug-in-broken",
-            hint="reinstall the package that brings it, or remove it",
+            hint="reinstall the package that provides it, or remove it",
             reason=type(error).__name__,
         ) from error
     if parameters and not isinstance(loaded, type):
@@ -282,7 +282,7 @@ def _load(entry: EntryPoint, parameters: dict[str, Any]) -> Any:
     made = loaded(**parameters) if isinstance(loaded, type) else loaded
     if getattr(made, "name", None) != entry.name:
         raise EngineError(
-            f"{entry.value} was declared as {entry.name!r} and calls itself otherwise",
+            f"{entry.value} was declared as {entry.name!r} but has a different name",
             code="plug-in-broken",
             hint="the name in the entry point and the name in the class must agree",
         )

@@ -177,7 +177,7 @@ def test_without_any_value_there_is_nothing_to_learn() -> None:
 def test_attacks_with_too_few_guesses_are_not_called_untried() -> None:
     data = make({"a": np.arange(12), "b": np.arange(12) % 3})
     score = ss.assess(ss.swap(data, swap=["b"], rate=0.5, key=KEY), measures=["best_attack"], scenario={"keys": ["a"]})
-    assert score["best_attack"].sentence.startswith("No attack had enough guesses to tell anything; the largest advan")
+    assert score["best_attack"].sentence.startswith("No attack had enough guesses to be conclusive; the largest advan")
 
 
 def test_descriptions_that_occur_once_fit_one_person_unless_the_values_moved() -> None:

@@ -120,7 +120,7 @@ def test_the_frontier_in_the_page_is_that_of_the_study(browser, pages):
     study = published_study()
     with opened(browser, pages("published", study)) as seen:
         assert [int(row["spec"]) for row in seen.rows()] == study.frontier().tolist()
-        seen.part("distortion").select_option(label="change of entropy, magnitude")
+        seen.part("distortion").select_option(label="change in entropy, magnitude")
         seen.settle()
         assert [int(row["spec"]) for row in seen.rows()] == study.frontier(distortion="entropy_change").tolist()
 

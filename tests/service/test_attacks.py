@@ -93,7 +93,7 @@ def test_a_job_that_reads_for_a_deleted_project_does_not_bring_it_back(here):
     payload = {"upload": "0a", "name": "survey.csv", "reading": {}}
     here.service.queue.enqueue("ingest", payload, project_id=project, created_by=here.user_id("ana"))
     set_state(here, project, "deleted")
-    with pytest.raises(Exception, match="not there any more"):
+    with pytest.raises(Exception, match="no longer exists"):
         do_jobs(here.service)
     assert state_of(here, project) == "deleted"
     with here.service.database.write() as connection:

@@ -73,7 +73,7 @@ def test_the_description_is_that_of_the_library(bench):
 
 def test_a_plan_says_what_binds(bench):
     told = bench.post("/plan", spec={**SPEC, "rate": 0.5}).json()
-    assert told["sentence"] == "12,210 pairs asked for, at most 7,080 feasible; Race binds"
+    assert told["sentence"] == "12,210 pairs requested, at most 7,080 feasible; Race binds"
     assert not told["is_feasible"]
     assert told["details"] == {}
     safe = {"method": "safe", "tables": [["Race", "Sex", "Edu"]]}
@@ -236,7 +236,7 @@ def test_the_script_runs_and_gives_the_same_plan(bench, tmp_path, monkeypatch, c
     generate_key(tmp_path / "secret.key")
     monkeypatch.chdir(tmp_path)
     exec(compile(script, "script", "exec"), {})
-    assert "1,221 pairs asked for, at most 7,080 feasible" in capsys.readouterr().out
+    assert "1,221 pairs requested, at most 7,080 feasible" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("form", ["safeswap", "webswap"])

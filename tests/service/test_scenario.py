@@ -135,7 +135,7 @@ def test_risk(files):
     typed = run("risk", original, "--identifier", "id", "--scenario", place, "--json")
     assert told(typed["scores"]) == here
     other = run("risk", original, "--identifier", "id", "--scenario", place, "--keys", "tenure", "--json")
-    assert other["scores"][0]["sentence"].endswith("unlike in the scenario: keys.")
+    assert other["scores"][0]["sentence"].endswith("instead of by the scenario: keys.")
 
 
 def test_suppress(files, tmp_path):
@@ -274,7 +274,7 @@ def test_reports_of_a_masking_show_the_study_and_which_candidate_it_is(town, pro
         if chosen == "none":
             assert (tried["chosen"], tried["map"]["chosen"]) == ("", None)
             assert tried["details"][-1].startswith(
-                "What is released is none of these candidates. By its rule the study would choose "
+                "The release is not one of these candidates. By its rule the study would choose "
             )
         else:
             ring = tried["map"]["chosen"]
@@ -304,7 +304,7 @@ def test_what_the_project_requires_is_in_the_reports_and_refuses_a_release(town,
             assert asked.status_code == 202, asked.text
             do_jobs(town.service)
             release = ana.get(asked.headers["location"]).json()
-            unmet = "required is nosy neighbour: risky <= 0, found "
+            unmet = "requirement not met: nosy neighbour: risky <= 0, found "
             assert release["reason"].startswith(unmet) is not ok, release
             assert release["state"] == ("requested" if ok else "failed")
     finally:

@@ -105,7 +105,7 @@ def test_the_chair_reads_the_errors_and_the_public_only_after_consent(town, proj
     with town.client("olga") as olga:
         chair = olga.get(f"{base}/maskings/{masking}/reports/chair").text
         assert "The largest change of a weighted count" in chair
-        assert "what became of each estimate" in chair
+        assert "each estimate before and after" in chair
     silent = request_of(town, ana, project, masking, title="Survey", drop=DROP)
     assert "Multiply" not in ana.get(f"{silent}/reports/public").text
     agreed = request_of(town, ana, project, masking, title="Survey", drop=DROP, publish_errors=INDICATORS)

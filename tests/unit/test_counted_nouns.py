@@ -42,7 +42,7 @@ NEVER_ONE = {
     ("measures/risk/n_rule.py", "self.n"): "n is at least 2",
     ("measures/utility/base.py", "_TABLES_OF[sizes[row]]"): "a word: the largest among several tables",
     ("methods/safe/spec.py", "self.tolerance"): "a tolerance is at least 2",
-    ("methods/suppress/method.py", "len(self.combinations)"): "one combination is told by its names",
+    ("methods/suppress/promises.py", "len(self.combinations)"): "one combination is told by its names",
     ("model/combination.py", "len(names)"): "above the limit on keys",
     ("model/table.py", "prod(sizes)"): "above the limit on cells",
     ("projects/argus.py", "number"): "the number of a line",

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Locator, Page, Route, expect
-from tests.workbench.desk import Desk
+from tests.workbench.desk import Desk, Seen
 
 import safeswap as ss
 from safeswap.service.keeping.store import Store
 from safeswap.service.keeping.vault import open_vault
+from safeswap.service.routes.jobs import Job
 from safeswap.service.work.tasks import read_data
 from safeswap.workflow.step_table import assess_steps
 
@@ -172,14 +174,38 @@ class Clicks:
     def button(self, name: str) -> None:
         self(self.page.get_by_role("button", name=name, exact=True).first)
 
-    def release(self) -> None:
-        """From a masking to the downloaded bundle."""
+    def recode_and_suppress(self, seen: Seen) -> None:
+        """From the data to a masking: what the advice proposes, then suppression."""
+        seen.leave()
+        self.link("Next: risk")
+        seen.ready()
+        seen.leave()
+        self(self.page.locator("#keep-scenario"))
+        seen.ready()
+        self.button("Ask for advice")
+        self.button("Add to the pipeline")
+        expect(self.page.locator("#advice-note")).to_contain_text("Added")
+        seen.leave()
+        self.link("Suppress these")
+        self.page.wait_for_url("**/method?*")
+        seen.ready()
+        self.button("Add and mask")
+        expect(self.page.locator("#job .good")).to_contain_text("blanked")
+        expect(self.page.locator("#job .good")).not_to_contain_text("unsafe")
+        expect(self.page.locator("#maskings tr").first).to_contain_text("recode")
+
+    def request(self) -> None:
+        """Request the release of a masking."""
         self.link("Release it")
         self(self.page.locator("#request"))
+
+    def release(self) -> Path:
+        """From a request to the downloaded bundle."""
         self(self.page.locator("#looked"))
         self(self.page.locator("#approve"))
-        with self.page.expect_download():
+        with self.page.expect_download() as download:
             self(self.page.locator("#download"))
+        return download.value.path()
 
 
 def test_few_clicks_lead_from_the_data_to_the_bundle(
@@ -199,29 +225,50 @@ def test_few_clicks_lead_from_the_data_to_the_bundle(
         seen.ready()
         swap(page.get_by_label("Race: Swap", exact=True))
         swap.button("Add and mask")
+        swap.request()
         swap.release()
         assert swap.made <= 9
         page = seen.go(f"/projects/{desk.project(files[1])}/data")
         recode = Clicks(page)
-        seen.leave()
-        recode.link("Next: risk")
-        seen.ready()
-        seen.leave()
-        recode(page.locator("#keep-scenario"))
-        seen.ready()
-        recode.button("Ask for advice")
-        recode.button("Add to the pipeline")
-        expect(page.locator("#advice-note")).to_contain_text("Added")
-        seen.leave()
-        recode.link("Suppress these")
-        page.wait_for_url("**/method?*")
-        seen.ready()
-        recode.button("Add and mask")
-        expect(page.locator("#job .good")).to_contain_text("blanked")
-        expect(page.locator("#job .good")).not_to_contain_text("unsafe")
-        expect(page.locator("#maskings tr").first).to_contain_text("recode")
+        recode.recode_and_suppress(seen)
+        recode.request()
         recode.release()
         assert recode.made <= 15
+
+
+def test_columns_that_reveal_a_change_are_left_out_by_one_click(browser: Browser, desk: Desk) -> None:
+    nested = ["stratum", "psu", "district", "municipality", "settlement"]
+    with desk.client() as client:
+        project = desk.new_project(client, "Homes")
+        client.wait(client._post(Job, f"/projects/{project}/data-from-sample", {"sample": "household_survey"}))
+    with desk.seen(browser) as seen:
+        page = seen.go(f"/projects/{project}/data")
+        recode = Clicks(page)
+        recode.recode_and_suppress(seen)
+        recode.request()
+        offers = page.locator(".leave-out")
+        expect(offers).to_have_text(
+            [f"Leave out {', '.join(nested)} and request again", "Leave out region and request again"]
+        )
+        assert "reveals it" in page.inner_text("#job")
+        recode(offers.first)
+        expect(offers).to_have_count(0)
+        with ZipFile(recode.release()) as bundle:
+            data = next(name for name in bundle.namelist() if name.endswith("data.csv"))
+            columns = bundle.read(data).decode().splitlines()[0].split(",")
+        assert "region" in columns
+        assert not set(nested) & set(columns)
+        assert recode.made <= 15
+
+
+def test_only_what_a_stranger_may_know_is_proposed_as_keys(browser: Browser, desk: Desk) -> None:
+    with desk.client() as client:
+        project = desk.new_project(client, "Homes to look at")
+        client.wait(client._post(Job, f"/projects/{project}/data-from-sample", {"sample": "household_survey"}))
+    with desk.seen(browser) as seen:
+        page = seen.go(f"/projects/{project}/risk")
+        ticked = [box.get_attribute("value") for box in page.locator("#keys input:checked").all()]
+        assert ticked == ["region", "relationship", "sex", "marital_status", "education", "labour_status"]
 
 
 def test_while_a_plan_is_counted_the_one_before_is_not_shown(browser: Browser, desk: Desk, file: Path) -> None:

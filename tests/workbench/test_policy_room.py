@@ -53,7 +53,7 @@ def test_above_a_policy_both_people_say_why(browser: Browser, office: Desk, halv
         expect(page.get_by_text("Change the policy")).to_have_count(0)
         page.locator("#control input").set_input_files(halves[1])
         expect(page.locator("#control")).to_contain_text("held.csv, ")
-        page.get_by_role("button", name="Attack it").click()
+        page.get_by_role("button", name="Run the attacks").click()
         expect(page.locator("#sentence")).to_contain_text("more than the policy allows")
 
         page = seen.go(f"/projects/{project}/indicators")

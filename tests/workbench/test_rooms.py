@@ -114,7 +114,7 @@ def test_attacks_are_those_of_the_service(browser: Browser, desk: Desk, survey_o
     with desk.seen(browser) as seen, desk.client() as client:
         seen.expected = ("404",)  # without a control file
         page = seen.go(f"/projects/{survey_of_homes['project']}/attacks")
-        page.get_by_role("button", name="Attack it").click()
+        page.get_by_role("button", name="Run the attacks").click()
         expect(page.locator("#drawn tbody tr").first).to_be_visible()
         run = client._send("GET", f"/projects/{survey_of_homes['project']}/attacks").json()["items"][0]["id"]
         found = {each["attack"]: each for each in client.attacked(survey_of_homes["project"], run).summary["attacks"]}

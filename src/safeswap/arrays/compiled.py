@@ -51,7 +51,7 @@ class Budget:
 
 
 def is_worth_compiling(elements: int) -> bool:
-    """Return whether work on so many elements should run compiled; one element is a few nanoseconds in NumPy.
+    """Return whether work on this many elements should run compiled; one element is a few nanoseconds in NumPy.
 
     >>> is_worth_compiling(SMALL)
     True
@@ -103,7 +103,7 @@ def python_if_little(steps: int, kernel: Any) -> Iterator[None]:
 
 
 def _njit(**options: Any) -> Callable[[Callable[..., Any]], Kernel]:
-    """Do as ``numba.njit`` does, but import Numba on the first call, and run uncached where no cache can be kept.
+    """Work like ``numba.njit``, but import Numba on the first call, and run uncached where no cache can be kept.
 
     >>> @njit(nogil=True)
     ... def double(x):
@@ -148,7 +148,7 @@ class Kernel:
 
     @property
     def is_loaded(self) -> bool:
-        """Whether it has run compiled in this process."""
+        """True if it has run compiled in this process."""
         return self._dispatcher is not None
 
     def __reduce__(self) -> str:
@@ -305,7 +305,7 @@ def split_runs(records: int, passes: int = 1) -> list[tuple[int, int]]:
 
 
 def run_all(work: Callable[[T], object], items: Sequence[T], threads: int | None = None) -> None:
-    """Call ``work`` on every item: in a thread each if there are several, or in so many threads, by turns.
+    """Call ``work`` on every item: in a thread each if there are several, or in that many threads, in turn.
 
     The calling thread is one of them: it starts at once, and takes what the others have not begun when it is done, so
     that starting threads costs little even for short work.

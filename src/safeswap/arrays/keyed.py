@@ -197,7 +197,7 @@ def _few_nth_blocks(
     number: int,
     out: npt.NDArray[np.uint8],
 ) -> None:
-    """Do as :func:`_nth_block` does, in NumPy."""
+    """Like :func:`_nth_block`, in NumPy."""
     places = (starts + number * _BLOCK)[:, None] + np.arange(_BLOCK)
     inside = places < ends[:, None]
     out[inside] = data[places[inside]]
@@ -206,7 +206,7 @@ def _few_nth_blocks(
 def _few_short_blocks(
     offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], out: npt.NDArray[np.uint8]
 ) -> npt.NDArray[np.uint8]:
-    """Do as :func:`_short_blocks` does, in Python."""
+    """Like :func:`_short_blocks`, in Python."""
     kind = np.zeros(len(offsets) - 1, dtype=np.uint8)
     first = int(offsets[0])
     content, places = data[first : offsets[-1]].tobytes(), (offsets - first).tolist()

@@ -39,7 +39,7 @@ def exact_sum(values: Floats) -> float:
 
 
 def _sum_exactly(number: int, compute: Callable[[slice], Floats]) -> float:
-    """Return the sum of so many values, computed a run at a time, so that they stay in the cache."""
+    """Return the sum of that many values, computed a run at a time, so that they stay in the cache."""
     if number < _WORTH_COMPILING:
         return fsum(compute(slice(number)).tolist())
     halves = np.zeros((2, 2048), dtype=np.int64)

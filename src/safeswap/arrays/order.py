@@ -137,7 +137,7 @@ def sort_by_draw(rows: Rows, values: Words, encrypt: Callable[[Rows], Words]) ->
 
 
 def _sort_stretches(rows: Rows, values: Words) -> tuple[Rows, bool]:
-    """Do as :func:`bucket_sort`, with a stretch of the values for each thread."""
+    """Like :func:`bucket_sort`, with a stretch of the values for each thread."""
     stretches = len(split_runs(len(rows), _SORTING))
     if stretches == 1:
         return bucket_sort(rows, values)

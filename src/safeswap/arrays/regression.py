@@ -59,7 +59,7 @@ def independent_columns(design: Floats, weights: Floats | None = None) -> Int64s
 
 
 def _walk_columns(upper: Floats) -> Int64s:
-    """Orthogonalise column by column, and keep what is left over."""
+    """Orthogonalise column by column, and keep the residuals."""
     basis = np.zeros((upper.shape[0], 0))
     kept: list[int] = []
     for place in range(upper.shape[1]):

@@ -78,7 +78,7 @@ def collect_run(codes, shift, cursor, values, out):  # type: ignore[no-untyped-d
 
 @njit(cache=True, nogil=True)
 def collect_numbers(codes, start, shift, cursor, places, skipped, first, out):  # type: ignore[no-untyped-def]
-    """Do as :func:`collect_run` with the places of names, numbered without gaps; find the first record of each."""
+    """Like :func:`collect_run` with the places of names, numbered without gaps; find the first record of each."""
     for i in range(codes.size):
         part = scramble(codes[i]) >> shift
         number = places[cursor[part]] - skipped[part]

@@ -40,7 +40,7 @@ FEWEST = 30
 
 
 def wilson(share: float, trials: float) -> tuple[float, float]:
-    """Return the Wilson interval at 95% of a share of so many trials; everything for none, itself for infinitely many.
+    """Return the Wilson interval at 95% of a share of these trials; everything for none, the share for infinitely many.
 
     >>> low, high = wilson(0.5, 100)
     >>> round(low, 4), round(high, 4), wilson(0.25, float("inf"))
@@ -109,8 +109,8 @@ class Outcome:
     def note(self) -> str:
         """The caveats; empty if there are none."""
         if self.trials < FEWEST:
-            return f"only {plural(self.trials, 'guess', 'guesses')}: too few to say anything"
-        return "" if self.is_telling else f"only {plural(int(self.control), 'control record')}: too few to say anything"
+            return f"only {plural(self.trials, 'guess', 'guesses')}: too few to judge"
+        return "" if self.is_telling else f"only {plural(int(self.control), 'control record')}: too few to judge"
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, for ``--json``, records and reports."""
@@ -182,7 +182,7 @@ class Setting:
 
     @cached_property
     def households(self) -> Names:
-        """The released numbers of households; new numbers tell as much as the old ones."""
+        """The released numbers of households; new numbers reveal as much as the old ones."""
         return tuple(name for name in self._at_hand if self.released.schema[name].kind is Kind.HOUSEHOLD)
 
     @cached_property
@@ -230,10 +230,10 @@ class Attack(Protocol):
 
 
 ABSENT = {
-    "original": "needs the original to count what is right",
+    "original": "needs the original to check the guesses",
     "scenario": "needs a scenario that states the keys",
     "sensitive": "needs a scenario with sensitive attributes",
-    "rules": "needs rules of combinations that cannot be",
+    "rules": "needs rules for impossible combinations",
     "bundle": "needs the bundle as written",
     "tables": "needs the tables that are published",
     "earlier": "needs earlier releases of the same records",

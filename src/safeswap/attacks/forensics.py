@@ -30,7 +30,7 @@ class RowOrder:
     """Take a row that comes after another to have come after it in the original. The intruder has the bundle alone."""
 
     name: ClassVar[str] = "row_order"
-    title: ClassVar[str] = "Read the order of the original off the release"
+    title: ClassVar[str] = "Recover the original order from the release"
     intruder: ClassVar[str] = "the release alone"
     quick: ClassVar[bool] = True
     needs: ClassVar[frozenset[str]] = frozenset({"original"})
@@ -69,7 +69,7 @@ class BundleTraces:
     needs: ClassVar[frozenset[str]] = frozenset({"bundle"})
 
     def run(self, setting: Setting) -> Outcome | Skipped:
-        """Report what the final scan of the files found, and what they tell beside the values."""
+        """Report what the final scan of the files found, and what they reveal besides the values."""
         assert setting.bundle is not None  # noqa: S101  (a need)
         traces = [
             *setting.traces,
@@ -85,7 +85,7 @@ class BundleTraces:
             baseline=0.0,
             trials=len(setting.released),
             against="files without traces",
-            sentence=f"Beside the values, the files of the bundle tell {told}.",
+            sentence=f"Besides the values, the files of the bundle reveal {told}.",
             detail={"traces": traces},
         )
 
@@ -137,7 +137,7 @@ def _is_sorted(texts: list[str]) -> bool:
 
 
 def _told_by_parquet(bundle: Path) -> list[str]:
-    """Return what the metadata of a Parquet file tell: texts of programs, and columns that are sorted by blocks."""
+    """Return what the metadata of a Parquet file reveal: texts of programs, and columns that are sorted by blocks."""
     import pyarrow.parquet as pq
 
     found: list[str] = []
@@ -160,7 +160,7 @@ def _told_by_file(known: Any) -> list[str]:
 
 
 def _row_numbers(sizes: Sequence[int]) -> list[tuple[int, int]]:
-    """Return the first and the last row of each block, counted from 1: new identifiers tell no more than that.
+    """Return the first and the last row of each block, counted from 1: new identifiers reveal no more than that.
 
     >>> _row_numbers([3, 2])
     [(1, 3), (4, 5)]
@@ -170,7 +170,7 @@ def _row_numbers(sizes: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def _dated_differently(bundle: Path) -> list[str]:
-    """Return whether files were written at different times: a file's own date would tell of earlier work."""
+    """Return whether files were written at different times: a file's own date would reveal earlier work."""
     dates = [path.stat().st_mtime for path in bundle.iterdir() if path.is_file()]
     apart = max(dates, default=0) - min(dates, default=0)
     return ["that its files were written on different days"] if apart > _DAY else []

@@ -203,7 +203,7 @@ class Votes:
         return np.where(self.most[cells] > 0, right, self.guess_blindly(values))
 
     def without_own(self, cells: Int64s, values: Int64s, own_cells: Int64s, own_values: Int64s) -> Floats:
-        """Return the chance of a right guess if the target's own released record is left out."""
+        """Return the chance of a correct guess if the target's own released record is excluded."""
         here = own_cells == cells
         own = np.where(here, self.count(cells, own_values), 0)
         most, tied, after = self.most[cells], self.tied[cells], self.next[cells]
@@ -253,7 +253,7 @@ class SinglingOut:
         if not tried:
             return Skipped(attack=self.name, reason="no combination of three attributes occurs once")
         success, baseline = hits / tried, blind / max(blind_tried, 1)
-        against = "columns shuffled by themselves" if setting.control is None else "control records"
+        against = "columns shuffled independently" if setting.control is None else "control records"
         return Outcome(
             attack=self.name,
             success=success,
@@ -324,7 +324,7 @@ class Vote:
         raise NotImplementedError
 
     def run(self, setting: Setting) -> Outcome | Skipped:
-        """Ask every group; the pair of columns that tells most counts."""
+        """Ask every group; the pair of columns that reveals most counts."""
         pairs = list(self.groups(setting))
         if not pairs:
             return Skipped(attack=self.name, reason=self.lacking)
@@ -382,9 +382,9 @@ class GeographyNesting(Vote):
     """Read one level of geography off another. The intruder has the release, and knows that areas nest."""
 
     name: ClassVar[str] = "geography_nesting"
-    title: ClassVar[str] = "Read an area off a smaller one"
+    title: ClassVar[str] = "Infer an area from a smaller one"
     intruder: ClassVar[str] = "the release, and that areas nest"
-    lacking: ClassVar[str] = "no level of a geography was changed beside another"
+    lacking: ClassVar[str] = "no geographic level was changed that has a finer one beside it"
 
     def groups(self, setting: Setting) -> Iterator[tuple[str, str]]:
         """Yield every finer level with every coarser one that was changed."""
@@ -394,10 +394,10 @@ class GeographyNesting(Vote):
 
 
 class Weights(Vote):
-    """Read a stratum off the weight. The intruder has the release; weights that stayed with their record betray it."""
+    """Infer a stratum from the weight. The intruder has the release; weights left with their record reveal it."""
 
     name: ClassVar[str] = "weights"
-    title: ClassVar[str] = "Read a stratum off the weight"
+    title: ClassVar[str] = "Infer a stratum from the weight"
     intruder: ClassVar[str] = "the release alone"
     lacking: ClassVar[str] = "there is no weight"
 
@@ -408,15 +408,15 @@ class Weights(Vote):
 
 
 class EditRules:
-    """Name as swapped whoever breaks a rule of combinations that cannot be, such as a married child.
+    """Flag as swapped the records with an impossible combination of values, such as a married child.
 
     The intruder has the release and common sense. A right guess is a record that was changed; the baseline is the share
     of changed records, which naming anyone would reach.
     """
 
     name: ClassVar[str] = "edit_rules"
-    title: ClassVar[str] = "Name whoever breaks a rule as swapped"
-    intruder: ClassVar[str] = "the release, and rules of what cannot be"
+    title: ClassVar[str] = "Flag records that break a rule as swapped"
+    intruder: ClassVar[str] = "the release, and rules for what is impossible"
     quick: ClassVar[bool] = True
     needs: ClassVar[frozenset[str]] = frozenset({"original", "rules", "changes"})
 
@@ -437,7 +437,7 @@ def name_swapped(attack: str, named: Flags, touched: Flags, how: str) -> Outcome
         baseline=share,
         trials=number,
         against="naming anyone",
-        sentence=found if number else f"No records {how}: nobody can be named.",
+        sentence=found if number else f"No records {how}: none can be flagged.",
     )
 
 
@@ -484,5 +484,5 @@ def _bad_rule() -> SpecError:
     return SpecError(
         "a rule gives, for each attribute, a list of levels or bounds",
         code="bad-rule",
-        hint='e.g. {"age": {"max": 15}, "civil": ["married"]} for what cannot be',
+        hint='e.g. {"age": {"max": 15}, "civil": ["married"]} for what is impossible',
     )

@@ -136,7 +136,7 @@ class FellegiSunter:
 
         assert setting.scenario is not None  # noqa: S101  (a need)
         if len(setting.released) ** 2 > _MOST_PAIRS:
-            return Skipped(attack=self.name, reason=f"weighs up to {_MOST_PAIRS:,} pairs of records")
+            return Skipped(attack=self.name, reason=f"compares up to {_MOST_PAIRS:,} pairs of records")
         if find_spec("splink") is None:
             return Skipped(attack=self.name, reason="needs the extra safeswap[linkage]")
         from safeswap.measures.plot.fellegi_sunter import fellegi_sunter_plot
@@ -194,8 +194,8 @@ class UnusualCombinations:
     """
 
     name: ClassVar[str] = "unusual_combinations"
-    title: ClassVar[str] = "Link by untouched attributes that are no keys"
-    intruder: ClassVar[str] = "the attributes that are no keys, with names"
+    title: ClassVar[str] = "Link by untouched attributes that are not keys"
+    intruder: ClassVar[str] = "the attributes that are not keys, with names"
     quick: ClassVar[bool] = True
     needs: ClassVar[frozenset[str]] = frozenset({"original", "scenario"})
 

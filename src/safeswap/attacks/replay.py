@@ -48,6 +48,7 @@ class Replay(ParametricMeasure):
     name: ClassVar[str] = "replay"
     title: ClassVar[str] = "records restored by replaying the targeted edit"
     axis: ClassVar[Axis] = Axis.RISK
+    of_changes: ClassVar[bool] = True
     sources: ClassVar[tuple[str, ...]] = (
         "Moore (1996), Preliminary Recommendations for Disclosure Limitation for the 2000 Census",
     )
@@ -197,7 +198,7 @@ _MOST_RECORDS = 20_000
 
 
 class SwappedRecords:
-    """Name as swapped whoever has a pair of values, one of a changed attribute, that occurs nowhere else.
+    """Flag as swapped the records with a pair of values, one of a changed attribute, that occurs nowhere else.
 
     The intruder has the release, and knows which attributes were exchanged: rare pairs are those that an exchange
     makes. A right guess is a record that was changed; the baseline is the share of changed records.

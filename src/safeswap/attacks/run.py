@@ -121,7 +121,7 @@ class ReleasePolicy(Stated):
     """
 
     name: Annotated[str, Field(max_length=200, description="whose policy it is")] = "default"
-    limits: Annotated[dict[str, float], Field(description="largest advantage allowed, by attack")] = DEFAULT_LIMITS
+    limits: Annotated[dict[str, float], Field(description="largest advantage allowed for each attack")] = DEFAULT_LIMITS
 
     @classmethod
     def _name_in_errors(cls) -> str:
@@ -131,7 +131,7 @@ class ReleasePolicy(Stated):
     def _has_limits(self) -> ReleasePolicy:
         for name, limit in self.limits.items():
             if not 0 <= limit <= 1:
-                raise ValueError(f"limits: that of {name!r} is a number from 0 to 1")
+                raise ValueError(f"limits: the limit of {name!r} is a number from 0 to 1")
         check_names(self.limits)
         return self
 
@@ -183,7 +183,7 @@ def refuse_above(judged: Iterable[Judged], *, override: str = "") -> None:
             f"the attack {worst.outcome.attack!r} has an advantage of {worst.outcome.advantage:.1%}, and "
             f"{worst.allowed:.1%} is allowed. {worst.outcome.sentence}",
             code="attack-above-policy",
-            hint="mask more, release less, or state why it may leave all the same (override)",
+            hint="mask more, release less, or state why it may be released all the same (override)",
             attacks=[each.as_dict() for each in above],
         )
 
@@ -213,7 +213,7 @@ def parse_policy(text: str, *, name: str = "") -> ReleasePolicy:
 
 def _bad_policy(error: Exception, *, name: str, **fields: str) -> InputError:
     return InputError(
-        f"the policy {name!r} cannot be read ({type(error).__name__})" if name else "this is no TOML",
+        f"the policy {name!r} cannot be read ({type(error).__name__})" if name else "it is not valid TOML",
         code="bad-policy",
         hint='a policy is TOML: name = "…", and [limits] with lines such as linkage = 0.05',
         **fields,
@@ -280,6 +280,6 @@ def _tell_untried(attacked: Attacked) -> str:
         return "No attack could be tried."
     most = max(attacked.outcomes, key=lambda outcome: outcome.advantage)
     return (
-        f"No attack had enough guesses to tell anything; the largest advantage, {most.advantage:.0%} by {most.attack}, "
+        f"No attack had enough guesses to be conclusive; the largest advantage, {most.advantage:.0%} by {most.attack}, "
         "may be chance."
     )

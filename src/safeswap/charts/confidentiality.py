@@ -283,7 +283,7 @@ def plot_png(plot: ConfidentialityPlot, *, dpi: int = 200, **options: Any) -> by
 
 
 def _draw_points(axes: Axes, plot: ConfidentialityPlot) -> None:
-    """Draw one dot for the records at each place; its area tells how many they are."""
+    """Draw one dot for the records at each place; its area shows how many there are."""
     plain = ~(plot.links | plot.within)
     places, counts = np.unique(np.c_[plot.across, plot.perturbation][plain], axis=0, return_counts=True)
     largest = counts.max(initial=1)
@@ -459,7 +459,7 @@ def write_plot(
         return
     if suffix not in PICTURES:
         raise OutputError(
-            "the file's suffix names no format of a plot",
+            "the file's suffix is not that of a plot format",
             code="unknown-format",
             hint="use one of " + ", ".join((*PICTURES, *RECORDS)),
             file=os.fspath(path),
@@ -483,7 +483,7 @@ def _write_records(plot: ConfidentialityPlot, path: str | os.PathLike[str], *, v
 
     if version == "public":
         raise SpecError(
-            "the figures of single records are not for the public",
+            "figures of individual records must not be published",
             code="not-public",
             hint='write them with version="internal", or write a picture',
         )

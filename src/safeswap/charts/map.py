@@ -277,7 +277,7 @@ def _decorate(axes: Axes, points: Points, rate: float | None) -> None:
 
 
 def _set_ranges(axes: Axes, points: Points) -> None:
-    """Start both axes at 0, or show a break where the points lie too far above it to be told apart."""
+    """Start both axes at 0, or show a break where the points lie too far above it to be distinguished."""
     found: dict[str, list[float]] = {"x": points.distortion.tolist(), "y": points.risk.tolist()}
     if points.cloud is not None:
         found = {"x": found["x"] + points.cloud.distortion.tolist(), "y": found["y"] + points.cloud.risk.tolist()}

@@ -147,7 +147,7 @@ def measure_title(measure: str) -> str:
     >>> measure_title("n_rule:n=5")
     'n-rule (n=5)'
     >>> measure_title('coefficients:{"models": [{"formula": "x ~ y"}]}')
-    'change of coefficients in standard errors (x ~ y)'
+    'change in coefficients, in standard errors (x ~ y)'
     """
     from safeswap import registry
 
@@ -175,7 +175,7 @@ def axis_title(measure: str) -> str:
     """Return the title of a measure on an axis of a map; a signed one is called a magnitude.
 
     >>> axis_title("entropy_change")
-    'change of entropy, magnitude'
+    'change in entropy, magnitude'
     """
     from safeswap import registry
     from safeswap.measures.base import is_signed

@@ -23,8 +23,8 @@ from safeswap.errors import EngineError, InternalError, OutputError, SafeswapErr
 INTERRUPTED = 130
 
 COMMANDS = {
-    "describe": "Show the attributes of a file, their levels and its small cells, but no record.",
-    "merge-households": "Join a file of households and a file of persons to one person file.",
+    "describe": "Show the attributes of a file, their levels and its small cells, but no records.",
+    "merge-households": "Join a file of households and a file of persons into one person file.",
     "split-households": "Divide a person file into a file of households and a file of persons.",
     "init": "Write a project file for a data file, with every guess marked.",
     "keygen": "Generate a secret key, the source of all randomness.",
@@ -35,15 +35,15 @@ COMMANDS = {
     "recode": "Coarsen values by a recipe, and show what is still unsafe after each step.",
     "swap": "Exchange values between random pairs of records.",
     "mask": "Mask a file by any method.",
-    "mask-below": "Blank or swap as little as brings every record below a threshold of risk.",
+    "mask-below": "Blank or swap as little as needed to bring every record below a risk threshold.",
     "safe": "Publish tables in which every cell is 0 or large enough.",
     "assess": "Measure the risk and distortion of a masked file.",
     "attack": "Attack a masked file or a bundle as an intruder would.",
     "confidentiality": "Show which records of a masked file are unsafe.",
     "study": "Try many candidate releases, show their frontier and choose one.",
-    "run": 'Do what a project file says, up to "ready for release".',
-    "status": "Say what of a project is up to date.",
-    "report": "Write the reports of a masking for their readers.",
+    "run": 'Run a project file up to "ready for release".',
+    "status": "Show which parts of a project are up to date.",
+    "report": "Write the reports on a masking, one for each kind of reader.",
     "step": "List, add, move, edit and remove the steps of a project file.",
     "release": "Verify a masked file and write the bundle for publication.",
     "verify": "Check a published bundle.",
@@ -243,7 +243,7 @@ def _out_of_memory() -> EngineError:
     return EngineError(
         "not enough memory for this file",
         code="out-of-memory",
-        hint="run on a larger machine, or leave out columns that are not needed",
+        hint="run on a larger machine, or drop columns that are not needed",
     )
 
 

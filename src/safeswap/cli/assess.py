@@ -306,13 +306,15 @@ class AttackOptions(JoinedFiles):
     quick: bool = option("only the quick attacks, those of every release", "--quick", default=False)
     audit: Path | None = option("audit directory of the masking, or audit record of a bundle", metavar="DIR")
     control: Path | None = option("records that were held out before masking", metavar="FILE")
-    rules: Path | None = option("JSON list of combinations that cannot be", metavar="JSON")
+    rules: Path | None = option("JSON list of impossible combinations", metavar="JSON")
     tables: list[str] | None = option("attributes of a published table; repeatable", metavar="A,B")
     tolerance: int = option("published counts below this are withheld", default=3, metavar="N")
     earlier: list[Path] | None = option(
         "masked file of the same records released before; repeatable; default: those in the ledger", metavar="FILE"
     )
-    policy: Path | None = option("largest advantage allowed by attack; above it the command fails", metavar="TOML")
+    policy: Path | None = option(
+        "largest advantage allowed for each attack; the command fails above it", metavar="TOML"
+    )
 
 
 @command

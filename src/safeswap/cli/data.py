@@ -61,7 +61,7 @@ def describe(
     force: Force = False,
     reading: dict[str, Any],
 ) -> None:
-    """Show the attributes of a file, their levels and its small cells, but no record.
+    """Show the attributes of a file, their levels and its small cells, but no records.
 
     A kind with a question mark is a guess. Write the schema, correct it, and pass it to the other commands.
     """
@@ -113,10 +113,10 @@ def merge_households(
     options: MergedFiles,
     reading: dict[str, Any],
 ) -> None:
-    """Join a file of households and a file of persons to one person file.
+    """Join a file of households and a file of persons into one person file.
 
-    What the household file has is marked as the household's in the schema: with it, methods change it for all members
-    of a household or for none. Reading options apply to the person file.
+    Columns of the household file are marked as the household's in the schema: with it, methods change it for all
+    members of a household or for none. Reading options apply to the person file.
     """
     from safeswap import workflow
     from safeswap.files.atomic import atomic_write
@@ -145,7 +145,7 @@ def merge_households(
 @reading_options
 def split_households(
     console: Console,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="person file; its schema marks what is the household's")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="person file; its schema marks the household's columns")],
     *,
     households: Annotated[
         Path, typer.Option(metavar="FILE", help="file of households to write", rich_help_panel=OUTPUT)
@@ -156,7 +156,7 @@ def split_households(
 ) -> None:
     """Divide a person file into a file of households and a file of persons.
 
-    Both have the number of the household. Pass the schema that marks the household's attributes: --schema.
+    Both contain the household number. Pass the schema that marks the household's attributes: --schema.
     """
     from safeswap import workflow
     from safeswap.files.write import write_files

@@ -74,7 +74,7 @@ def pipeline_command() -> Any:
         mask_file(console, pipeline, file, reading=reading, options=options, scenarios=scenarios_beside(steps))
 
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    about = "Several steps of any methods, one after the other: one record undoes them all."
+    about = "Several steps by any methods, one after another: one record undoes them all."
     app.command(name=PIPELINE, cls=Command, help=about, context_settings=HELP)(run)
     return get_command(app)
 
@@ -128,7 +128,7 @@ def swap(
     """
     if project is not None:
         if file is not None or parameters or reading or options.output is not None:
-            raise typer.BadParameter("a project defines file, roles, rate and output itself: leave these options out")
+            raise typer.BadParameter("a project defines file, roles, rate and output itself: omit these options")
         _run_project(console, project, options)
         return
     if file is None:
@@ -195,7 +195,7 @@ def mask_below(
     options: BelowOptions,
     reading: dict[str, Any],
 ) -> None:
-    """Blank or swap as little as brings every record below a threshold of risk.
+    """Blank or swap as little as needed to bring every record below a risk threshold.
 
     The risk of a record is one over the number of people who share its keys, or its estimate by a survey weight. With
     --by swap the records above the threshold are swapped first, until none of them has its own keys.

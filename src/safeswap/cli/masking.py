@@ -104,7 +104,7 @@ class MaskingOptions:
     scores: bool = option("measure the risk and distortion of the result", default=True)
     measure: list[str] | None = option("measure instead of the default ones; repeatable", metavar="NAME")
     scenario: str | None = option(
-        "scenario that states the keys, or all those of the file: every figure of risk names its own",
+        "scenario that states the keys, or all scenarios of a file: every risk figure names its own",
         metavar="FILE[:NAME]",
     )
     key: KeyFile = None
@@ -142,7 +142,7 @@ class MaskingOptions:
         if self.households is None and any(each is not None for each in stated):
             raise typer.BadParameter("--on, --household-schema and --household-output belong to --households FILE")
         if self.households is not None and self.engine is not None:
-            raise typer.BadParameter("two files are merged in memory: drop --engine, or merge them first")
+            raise typer.BadParameter("two files are merged in memory: omit --engine, or merge them first")
         if self.households is not None and self.household_output is None and not self.plan_only:
             raise typer.BadParameter("missing output: pass --household-output FILE")
 
@@ -289,12 +289,12 @@ def _mask_on_disk(
     from safeswap import registry, workflow
 
     if options.plan_only or options.report is not None:
-        raise typer.BadParameter("--plan-only and --report need the whole file in memory: drop them, or --engine")
+        raise typer.BadParameter("--plan-only and --report need the whole file in memory: omit them, or omit --engine")
     output, audit = options.places()
     unusable = [name for name in reading if name not in _READ_ON_DISK]
     if unusable:
         option = "--" + unusable[0].replace("_", "-")
-        raise typer.BadParameter(f"{option} needs the whole file in memory: drop it, or --engine")
+        raise typer.BadParameter(f"{option} needs the whole file in memory: omit it, or omit --engine")
     check_outputs([output], inputs=[file, *([options.key] if options.key else [])], force=options.force)
     secret = randomness(key=options.key, insecure_seed=options.insecure_seed)
     usual = registry.default_measures("categories", by_counts=True)

@@ -299,7 +299,7 @@ def pairs(values: Sequence[str]) -> dict[str, str]:
                 hint="write NAME=NUMBER, as in Age=2",
             )
         if name.strip() in found:
-            raise SpecError(f"{name.strip()!r} has two numbers", code="bad-pair", hint="name each attribute once")
+            raise SpecError(f"{name.strip()!r} is given two numbers", code="bad-pair", hint="name each attribute once")
         found[name.strip()] = figure.strip()
     return found
 
@@ -492,7 +492,7 @@ def _nested(annotation: Any) -> type[BaseModel] | None:
 
 def _panel(spec_type: type[BaseModel]) -> str:
     method = getattr(spec_type, "method", None)
-    return f"Parameters of {method}" if method else spec_type.__name__
+    return f"Parameters of {method}" if method else "Parameters"
 
 
 def replace_parameter(

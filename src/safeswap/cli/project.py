@@ -53,7 +53,7 @@ def init(
     """Write a project file for a data file, with every guess marked.
 
     The kinds of columns are inferred, keys are ranked, and first steps are proposed. A guess is marked "# ?" with its
-    evidence: check it, correct it, and take the question mark out. Nothing is overwritten.
+    evidence: check it, correct it, and remove the question mark. Nothing is overwritten.
     """
     from safeswap.files.atomic import PRIVATE_DIRECTORY
     from safeswap.files.sources import existing_file
@@ -95,14 +95,14 @@ def run(
     replicate: Annotated[
         int, typer.Option(min=0, metavar="N", help="number of the draw from the key", rich_help_panel=RANDOMNESS)
     ] = 0,
-    study: Annotated[bool, typer.Option("--study/--no-study", help="run the study that the project states")] = True,
+    study: Annotated[bool, typer.Option("--study/--no-study", help="run the project's study")] = True,
 ) -> None:
-    """Do what a project file says, up to "ready for release".
+    """Run a project file up to "ready for release".
 
     Reads the data, carries out the steps, measures the risk under every scenario, verifies all promises and checks what
-    the project requires. A study that the project states is run too. Finished steps are kept sealed in .safeswap beside
-    the file: a run that was stopped goes on there. Nothing is released. The exit code is 9 if something stands against
-    a release.
+    the project requires. The study of the project is run too, if it has one. Finished steps are kept sealed in
+    .safeswap beside the file, and a run that was stopped resumes from them. Nothing is released. The exit code is 9 if
+    anything prevents a release.
     """
     from safeswap import workflow
     from safeswap.cli.study import Bar
@@ -146,7 +146,12 @@ def _show_run(console: Console, done: ProjectRun) -> None:
         console.say(f"Study of {plural(done.study.candidates, 'candidate')}{whose}: {visible(done.study.sentence)}")
         console.say_places(("study", done.study.output, CONFIDENTIAL))
     if done.is_ready:
-        console.say(f"Everything that was promised holds ({plural(done.checks, 'check')}). Ready for release.")
+        console.say(f"All promises hold ({plural(done.checks, 'check')}). Ready for release.")
+        if done.unconfirmed:
+            names = visible(", ".join(done.unconfirmed))
+            console.warn(
+                f"Before releasing, confirm the guesses for {names} in the project file: remove the question marks."
+            )
         return
     for failure in done.failures:
         console.warn(f"Not ready for release: {failure}.")
@@ -154,7 +159,7 @@ def _show_run(console: Console, done: ProjectRun) -> None:
 
 @command
 def status(console: Console, project: ProjectFile) -> None:
-    """Say what of a project is up to date.
+    """Show which parts of a project are up to date.
 
     Compares the data, the steps and the masked file with those of the last run. Needs no key.
     """
@@ -254,7 +259,7 @@ def edit(
         list[str] | None, typer.Option(metavar="NAME", help="return a parameter to its default; may be repeated")
     ] = None,
     name: Annotated[str | None, typer.Option(metavar="NAME", help="new name; its random draws change with it")] = None,
-    on: Annotated[bool | None, typer.Option("--on/--off", help="carry it out, or keep it without its effect")] = None,
+    on: Annotated[bool | None, typer.Option("--on/--off", help="run the step, or keep it but skip it")] = None,
 ) -> None:
     """Change parameters of a step, rename it, or switch it off and on."""
     file, found = _read(project)

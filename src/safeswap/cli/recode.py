@@ -101,7 +101,7 @@ def recode(
     wanted = _read_recipe(options.recipe, options.grc or ())
     scenario = read_scenario(options.scenario)
     if scenario is not None and parameters:
-        raise typer.BadParameter("a scenario states the combinations: leave --" + next(iter(parameters)) + " out")
+        raise typer.BadParameter("a scenario states the combinations: omit --" + next(iter(parameters)) + " out")
     recodes = _require_recodes(wanted) if options.audit is not None else []
     secret = None if options.key is None else workflow.read_key(options.key)
     with console.steps(3) as steps:

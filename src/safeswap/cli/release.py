@@ -69,7 +69,7 @@ class ReleaseOptions:
     masked_households: MaskedHouseholds = None
     scenario: ScenarioFile = None
     policy: Path | None = option(
-        "largest advantage allowed by attack; by default SAFESWAP_POLICY", metavar="TOML", panel=CONSENT
+        "largest advantage allowed for each attack; by default SAFESWAP_POLICY", metavar="TOML", panel=CONSENT
     )
     control: Path | None = option("records held out before masking, to judge attacks by", metavar="FILE", panel=CONSENT)
 
@@ -99,8 +99,9 @@ def release(
     data in a secret row order, a dictionary, a report and a manifest. If any check fails, nothing is written. What was
     masked as a household file and a person file is released as two files.
 
-    Of a project file, what its last run made is released with the settings of the file; it is refused if the run is out
-    of date, if something required does not hold, or if a guess stands before a column that looks like an identifier.
+    Given a project file, the result of its last run is released with the settings of the file. This is refused if the
+    run is out of date, if a requirement is not met, or if a column that looks like an identifier is still marked as a
+    guess.
     """
     if masked is None:
         published = _release_project(console, original, options, parameters)
@@ -254,17 +255,17 @@ class ReportOptions(HouseholdFiles):
     scenario: Path | None = option("scenarios under which risk is measured, e.g. a project file", metavar="FILE")
     study: Path | None = option("directory of a study, for the map of what was tried", metavar="DIR")
     measure: list[str] | None = option("measure instead of the default ones; repeatable", metavar="NAME")
-    indicators: Path | None = option("tell what becomes of these key indicators and their errors", metavar="TOML")
-    drop: list[str] | None = option("columns that the release leaves out", metavar="A,B")
+    indicators: Path | None = option("report these key indicators and their errors before and after", metavar="TOML")
+    drop: list[str] | None = option("columns omitted from the release", metavar="A,B")
     title: str = option("title of the release", default="", metavar="TEXT")
     date: str = option("date on the reports", default="", metavar="TEXT")
     decision: Literal["open", "requested", "approved", "rejected", "released"] | None = option(
         "what was decided", panel=DECISION
     )
-    asked_by: str = option("who asked for the release", default="", metavar="NAME", panel=DECISION)
+    asked_by: str = option("who requested the release", default="", metavar="NAME", panel=DECISION)
     decided_by: str = option("who decided", default="", metavar="NAME", panel=DECISION)
     decided_at: str = option("when it was decided", default="", metavar="TEXT", panel=DECISION)
-    reason: str = option("why it was decided so", default="", metavar="TEXT", panel=DECISION)
+    reason: str = option("reason for the decision", default="", metavar="TEXT", panel=DECISION)
     output: Path | None = option("directory for the reports", metavar="DIR", panel=OUTPUT)
     force: Force = False
 
@@ -293,11 +294,11 @@ def report(
     *,
     options: ReportOptions,
 ) -> None:
-    """Write the reports of a masking for their readers.
+    """Write the reports on a masking, one for each kind of reader.
 
-    All are made from the same facts, which are written beside them as JSON. The chair's version for a review board
-    tells shares changed; the members' version and the public one tell nothing from which they follow. Everything but
-    the public report is confidential and readable by its owner only.
+    All are made from the same facts, which are written beside them as JSON. The version for the chair of a review board
+    contains the shares changed; the members' and public versions contain nothing from which they could be inferred.
+        Everything but the public report is confidential and readable by its owner only.
     """
     from safeswap.reports.facts import AUDIENCES, list_audiences
 

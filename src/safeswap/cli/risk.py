@@ -57,7 +57,7 @@ def risk(
     output: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="risks of every record, csv or parquet (confidential)", rich_help_panel=OUTPUT
+            metavar="FILE", help="risk of every record, csv or parquet (confidential)", rich_help_panel=OUTPUT
         ),
     ] = None,
     force: Force = False,
@@ -168,8 +168,8 @@ def suggest_keys(
 ) -> None:
     """Rank the attributes of a file by how identifying they are.
 
-    Each attribute is ranked by what it adds to those before it; identifiers, weights, constants and text are left out,
-    numbers are ranked in groups. It is a start for a scenario: strike out what nobody outside can know, and write the
+    Each attribute is ranked by what it adds to those before it; identifiers, weights, constants and text are omitted,
+    and numbers are ranked in groups. This is a start for a scenario: remove what nobody outside can know, and write the
     others as keys to a file for --scenario. Shows totals only.
     """
     from safeswap import workflow

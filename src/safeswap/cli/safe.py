@@ -57,7 +57,7 @@ class SolverOptions(TableOptions):
     """Kept margins, objective, solver, and the files to write."""
 
     keep: list[str] | None = option(
-        "margin to keep exactly; repeatable (default: all that leave out one variable)", metavar="A,B"
+        "margin to keep exactly; repeatable (default: all with one variable fewer)", metavar="A,B"
     )
     objective: str = option("change to minimise: total or largest", default="total", panel=SOLVING)
     keep_zeros: bool = option("keep cells that are 0 at 0", "--keep-zeros", default=False, panel=SOLVING)

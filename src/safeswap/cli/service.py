@@ -191,7 +191,7 @@ def policy(
     *,
     options: ServiceOptions,
 ) -> None:
-    """Show the agency's policy on attacks, or replace it by that of a file."""
+    """Show the agency's policy on attacks, or replace it with one from a file."""
     from safeswap.attacks.run import read_policy
     from safeswap.service.routes.settings import policy_in_force, store_policy
 
@@ -276,7 +276,7 @@ def back_up(
     copied = copy_service(options.read(), folder)
     console.say(f"Copied {plural(copied['files'], 'file')} to {folder}.")
     if not copied["database"]:
-        console.warn("The PostgreSQL database is not in the backup: it must have been saved with pg_dump before.")
+        console.warn("The PostgreSQL database is not in the backup: save it with pg_dump, before this backup.")
     console.result({"command": "back-up", **copied})
 
 

@@ -188,9 +188,9 @@ def synthetic_enterprises(n: int = _ENTERPRISES, seed: int = _ENTERPRISE_SEED) -
     from safeswap.model.microdata import Microdata
 
     if not 1 <= n <= _MOST:
-        raise SpecError(f"n lies between 1 and {_MOST:,}", code="bad-size", hint="synthetic_enterprises(10_000)")
+        raise SpecError(f"n must be from 1 to {_MOST:,}", code="bad-size", hint="synthetic_enterprises(10_000)")
     if not -(2**63) <= seed < 2**63:
-        raise SpecError("the seed is a whole number of at most 63 bits", code="bad-seed", hint="seed=1")
+        raise SpecError("the seed must be a whole number of at most 63 bits", code="bad-seed", hint="seed=1")
     division, region = _divisions(n, seed), _level(_draw(seed, n, 1), np.linspace(1.9, 0.1, len(_REGIONS)))
     employees = _employees(n, seed)
     turnover = _turnover(n, seed, division, employees)

@@ -111,7 +111,7 @@ class Need(StrEnum):
 
 
 def lacks_error(engine: str, need: Need, reason: str) -> EngineError:
-    """Return the error for what an engine lacks, where only the request tells that it is needed."""
+    """Return the error for what an engine lacks, where only the request shows that it is needed."""
     return EngineError(
         f"{need.value} are not available on {engine}: {reason}",
         code="engine-lacks",

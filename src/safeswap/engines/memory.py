@@ -76,7 +76,7 @@ class MemoryRecords:
     def identity(self) -> Identity:
         """The input of the keyed draws, one per record."""
         if self._key is None:
-            raise InternalError("records are drawn by a key", code="no-key")
+            raise InternalError("drawing records needs a key", code="no-key")
         return record_identity(self.data, keyed.derive(self._key.secret, "identity"))
 
     def is_constant(self, name: str) -> bool:

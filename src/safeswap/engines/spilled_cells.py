@@ -449,7 +449,7 @@ def _read(file: FileIO, start: int, number: int) -> Words:
     entries: Words = np.empty((number, 2), dtype=np.uint64)
     file.seek(16 * int(start))
     if number and file.readinto(entries.data) != entries.nbytes:
-        raise InternalError("what was spilt cannot be read again", code="spill-lost")
+        raise InternalError("data spilled to disk cannot be read back", code="spill-lost")
     return entries
 
 
@@ -464,12 +464,12 @@ def _translate_write_errors() -> Iterator[None]:
     except OSError as error:
         if error.errno not in _FULL:
             raise OutputError(
-                f"what does not fit in memory could not be put down: {os.strerror(error.errno or errno.EIO)}",
+                f"data that do not fit in memory could not be written to disk: {os.strerror(error.errno or errno.EIO)}",
                 code="write-failed",
                 hint="check the disk of the temporary files, or use the engine memory",
             ) from None
         raise OutputError(
-            "there is no room for what does not fit in memory; nothing was left behind",
+            "no disk space for data that do not fit in memory; nothing was left behind",
             code="disk-full",
-            hint="make room among the temporary files, or use the engine memory",
+            hint="free space in the directory for temporary files, or use the engine memory",
         ) from None

@@ -237,7 +237,7 @@ def _check_target(
         raise OutputError(
             f"the directory of {target.name!r} does not exist",
             code="no-directory",
-            hint="make the directory first",
+            hint="create the directory first",
             file=str(target),
         )
     remove_leftovers(target.parent)  # first: it may restore a directory's name
@@ -351,16 +351,16 @@ def _as_output_error(target: Path) -> Iterator[None]:
         number = _errno_of(error)
         if number in _FULL:
             raise OutputError(
-                f"there is no room to write {target.name!r}; nothing was left behind",
+                f"no disk space to write {target.name!r}; nothing was left behind",
                 code="disk-full",
-                hint="make room or choose another disk",
+                hint="free disk space, or choose another disk",
                 file=str(target),
             ) from None
         reason = os.strerror(number) if number else type(error).__name__
         raise OutputError(
             f"{target.name!r} could not be written: {reason}",
             code="write-failed",
-            hint="check that the directory may be written to",
+            hint="check that the directory is writable",
             file=str(target),
         ) from None
 

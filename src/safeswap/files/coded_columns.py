@@ -126,7 +126,7 @@ def _code_integers(files: ParquetFiles, name: str, *, known: pa.Array | None) ->
         values = column.to_numpy()
         found = numbers.code(values, out[: len(values)])
         if known is not None and not np.array_equal(numbers.levels[found], values):
-            raise InternalError("a column was coded wrongly", code="coding", column=name)
+            raise InternalError("a column was encoded incorrectly", code="coding", column=name)
         codes.room(start, len(found), len(numbers.levels))[:] = found
     return Coded(codes.array, pa.array(numbers.levels.astype(kind.to_pandas_dtype()), type=kind), has_missing=False)
 

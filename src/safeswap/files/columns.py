@@ -51,7 +51,7 @@ def _check_names(names: list[str], file: str) -> None:
             raise InputError(
                 f"two columns are called {name!r}",
                 code="duplicate-column",
-                hint="give every column a name of its own",
+                hint="give every column a unique name",
                 column=name,
                 columns=[i for i, other in enumerate(names, start=1) if other == name],
                 **where,
@@ -77,7 +77,7 @@ def _as_plain(column: pa.ChunkedArray, name: str, file: str) -> pa.ChunkedArray:
         raise InputError(
             f"column {name!r} holds lists or structures, not single values",
             code="nested-column",
-            hint="spread it over several columns, or leave it out",
+            hint="split it into several columns, or drop it",
             column=name,
             **({"file": file} if file else {}),
         )
@@ -108,7 +108,7 @@ def _check_content(column: pa.ChunkedArray, name: str, file: str) -> None:
         raise InputError(
             f"column {name!r} holds text that is not UTF-8",
             code="wrong-encoding",
-            hint="write the file again with text in UTF-8",
+            hint="rewrite the file with its text in UTF-8",
             **where,
         )
     if not all(_is_valid(chunk) for chunk in column.chunks if isinstance(chunk, pa.DictionaryArray)):

@@ -60,7 +60,7 @@ def read_delimited(
     layout = find_layout(text, delimiter=delimiter, quote=quote, limits=limits)
     if not _has_records(text, layout):
         raise InputError(
-            f"{path.name!r} has a header and no records", code="no-records", hint="give data too", file=str(path)
+            f"{path.name!r} has a header but no records", code="no-records", hint="add records", file=str(path)
         )
     quoting = quoting_of(text, layout.dialect)
     if quoting is Quoting.UNUSUAL:

@@ -261,7 +261,7 @@ def _warn_about_households(data: Microdata) -> Iterator[str]:
     if theirs := household_attributes(data.schema):
         for name in theirs:
             if find_varying(data, name).size:
-                yield f"{escape_text(name)}: it is said to be the household's, but members of a household differ in it."
+                yield f"{escape_text(name)}: it is marked as the household's, but members of a household differ in it."
         if find_households(data).outside.any():
             yield "Some persons live outside households: each is a unit of its own."
     stated = [name for name in geography_levels(data.schema) if data.schema[name].geography_level is not None]
@@ -295,7 +295,7 @@ def _warn_about_levels(data: Microdata, attribute: Attribute, summary: Attribute
         verb = "group of levels differs" if groups == 1 else "groups of levels differ"
         yield f"{groups:,} {verb} in case, spaces or accents only; they may be meant to be the same."
     if "" in texts and summary.missing != 0:
-        yield "some values are missing and some are empty texts."
+        yield "some values are missing and some are empty strings."
     if marks := sum(text in MISSING_MARKS and text not in ("", *attribute.missing) for text in texts):
         yield f"{marks:,} level{'s look' if marks > 1 else ' looks'} like a mark for missing values; declare it if so."
     if unused := len(set(attribute.levels) - set(texts)):

@@ -173,7 +173,7 @@ def _check_names(text: Text, names: list[str]) -> None:
             raise InputError(
                 f"column {position:,} of {text.file.name!r} has no name",
                 code="unnamed-column",
-                hint="name every column; if a dataframe's index was written along, write the file without it",
+                hint="name every column; if a dataframe's index was written too, write the file without it",
                 file=str(text.file),
                 line=1,
                 column=position,
@@ -182,7 +182,7 @@ def _check_names(text: Text, names: list[str]) -> None:
             raise InputError(
                 f"columns {seen[name]:,} and {position:,} of {text.file.name!r} have the same name",
                 code="duplicate-column",
-                hint="give every column a name of its own; the first line must hold the names",
+                hint="give every column a unique name; the first line must hold the names",
                 file=str(text.file),
                 line=1,
                 columns=[seen[name], position],

@@ -264,7 +264,7 @@ def records_with_lines(text: Text, dialect: Dialect) -> Iterator[tuple[int, list
 
 
 def find_fault(text: Text, dialect: Dialect, *, columns: int) -> None:
-    """Raise for the first record that is malformed or has another number of fields than the header."""
+    """Raise for the first record that is malformed or has a different number of fields from the header."""
     for line, record in records_with_lines(text, dialect):
         if record and len(record) != columns:  # a blank line is an empty list
             raise ragged_error(text, line=line, expected=columns, found=len(record))

@@ -39,7 +39,7 @@ def write_key(key: Key, path: str | os.PathLike[str], *, force: bool = False) ->
         raise SpecError(
             "a key made from a small seed cannot be written to a file",
             code="insecure-key",
-            hint="make a key with `safeswap keygen` or Key.generate()",
+            hint="create a key with `safeswap keygen` or Key.generate()",
         )
     line = PREFIX + base64.urlsafe_b64encode(key.secret).decode("ascii") + "\n"
     with atomic_write(path, force=force, mode=PRIVATE_FILE) as part:
@@ -103,7 +103,7 @@ def _private_text(file: Path) -> str:
         raise InputError(
             f"there is no key file {file.name!r}",
             code="missing-file",
-            hint="make one with `safeswap keygen`",
+            hint="create one with `safeswap keygen`",
             file=str(file),
         ) from None
     except (OSError, ValueError) as error:
@@ -130,7 +130,7 @@ def _refuse_shared(file: Path, facts: os.stat_result) -> None:
         raise InputError(
             f"the key file {file.name!r} can be read or written by others",
             code="key-not-private",
-            hint="if it has always been private, chmod 600 it; otherwise make a new key",
+            hint="if it has always been private, chmod 600 it; otherwise create a new key",
             file=str(file),
         )
 

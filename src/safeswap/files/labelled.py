@@ -97,7 +97,7 @@ def _read(reader: Callable[..., Any], path: Path, found: Format, **options: Any)
         values, facts = reader(str(path), **options)
     except UnicodeDecodeError:
         raise InputError(
-            f"{path.name!r} holds text in another encoding than it declares",
+            f"{path.name!r} holds text in a different encoding than it declares",
             code="wrong-encoding",
             hint="state the encoding, for example encoding='cp1252'",
             file=str(path),
@@ -122,7 +122,7 @@ def _to_array(values: list[Any], name: str, tags: list[str], path: Path, clock: 
         raise InputError(
             f"column {name!r} mixes values of different types",
             code="mixed-types",
-            hint="write the column again with one type",
+            hint="rewrite the column with a single type",
             file=str(path),
             column=name,
         ) from None
@@ -349,11 +349,11 @@ def _list_losses(attribute: Attribute, kind: pa.DataType, program: Program) -> I
         return
     tags = [code for code in attribute.missing if _TAG.fullmatch(code)]
     if len(tags) < len(attribute.missing):
-        yield "which codes are missing values: Stata knows .a to .z only"
+        yield "which codes are missing values: Stata supports only .a to .z"
     labels = _encode_dates(attribute, kind, program).labels.keys() - set(tags)
     lost = sum((_is_text(kind) and not tags) or not _is_whole(text) for text in labels)
     if lost:
-        yield f"the labels of {plural(lost, 'value')}: Stata has them for whole numbers only"
+        yield f"the labels of {plural(lost, 'value')}: Stata labels only whole numbers"
 
 
 def _is_whole(text: str) -> bool:
@@ -450,7 +450,7 @@ def _to_values(column: pa.ChunkedArray, attribute: Attribute, program: Program) 
     numbers = None if clock is None else clock[0].write(column)
     if numbers is not None:
         return numbers
-    what = "holds times finer than the format knows" if clock else "is of a type that the format does not know"
+    what = "holds times finer than the format supports" if clock else "has a type that the format does not support"
     raise _not_representable(f"column {attribute.name!r} {what}", attribute.name)
 
 

@@ -56,7 +56,7 @@ class Manifest:
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise damaged_error("it is not a manifest", file=MANIFEST) from None
         if manifest.to_bytes() != data:
-            raise damaged_error("its own sum does not fit", file=MANIFEST)
+            raise damaged_error("its checksum does not match", file=MANIFEST)
         return manifest
 
 
@@ -93,13 +93,13 @@ def read_manifest(directory: Path) -> Manifest:
         )
     if not path.is_file() or path.is_symlink():
         raise InputError(
-            f"{directory.name!r} has no {MANIFEST} and is no bundle",
+            f"{directory.name!r} has no {MANIFEST} and is not a bundle",
             code="no-manifest",
             hint="give the directory that `safeswap release` wrote",
             file=str(directory),
         )
     if path.stat().st_size > _MOST_BYTES:
-        raise damaged_error("it is far too large", file=MANIFEST)
+        raise damaged_error("it is too large for a manifest", file=MANIFEST)
     manifest = Manifest.from_bytes(path.read_bytes())
     if manifest.data_format not in DATA_FORMATS:
         raise damaged_error("it names an unknown format", file=MANIFEST)
@@ -114,7 +114,7 @@ def check_files(directory: Path, manifest: Manifest) -> None:
     present = {path.name for path in directory.iterdir()}
     for name in sorted(present - allowed):
         raise UnsafeRelease(
-            f"the bundle holds a file that does not belong to it: {name!r}",
+            f"the bundle contains an extra file: {name!r}",
             code="foreign-file",
             hint="remove it, or fetch the bundle again",
             file=name,
@@ -124,7 +124,7 @@ def check_files(directory: Path, manifest: Manifest) -> None:
         if name not in present or path.is_symlink() or not path.is_file():
             raise damaged_error("it is missing", file=name)
         if sum_file(path) != expected:
-            raise damaged_error("it is not what was released", file=name)
+            raise damaged_error("it differs from what was released", file=name)
 
 
 def damaged_error(what: str, *, file: str) -> UnsafeRelease:

@@ -259,7 +259,7 @@ def part_batches(
 
 
 def _runs_of_groups(footer: Any, rows: int) -> Iterator[list[int]]:
-    """Yield consecutive row groups with at least so many rows together, the last ones with the rest."""
+    """Yield consecutive row groups with at least this many rows together, the last ones with the rest."""
     run, held = [], 0
     for group in range(footer.num_row_groups):
         run.append(group)
@@ -291,9 +291,9 @@ def open_parquet(source: str | Path, *, limits: Limits = DEFAULT_LIMITS, is_own:
     for part, other, _ in opened[1:]:
         if not other.equals(schema):
             raise InputError(
-                f"{part.path.name!r} has other columns than {opened[0][0].path.name!r}",
+                f"{part.path.name!r} has different columns from {opened[0][0].path.name!r}",
                 code="files-differ",
-                hint="a directory must hold files with the same columns in the same order and of the same types",
+                hint="all files of a directory must have the same columns, in the same order and of the same types",
                 file=str(part.path),
             )
     normalise_table(schema.empty_table(), file=str(root))  # refuses unusable names and types
@@ -304,7 +304,7 @@ def open_parquet(source: str | Path, *, limits: Limits = DEFAULT_LIMITS, is_own:
         dictionaries=frozenset.intersection(*(found for _, _, found in opened)),
     )
     if not len(files):
-        raise InputError("there are no records", code="no-records", hint="give data too", file=str(root))
+        raise InputError("there are no records", code="no-records", hint="add records", file=str(root))
     limits.check(file=str(root), columns=len(schema), records=len(files))
     return files
 
@@ -318,7 +318,7 @@ def _paths(root: Path) -> list[Path]:
             raise InputError(
                 f"the directory {root.name!r} holds values in the names of its directories",
                 code="partition-directories",
-                hint="write it again without partition columns",
+                hint="rewrite it without partition columns",
                 file=str(root),
             )
     if not found:

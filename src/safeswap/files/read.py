@@ -52,7 +52,7 @@ def read(source: Any, **options: Unpack[ReadingOptions]) -> Microdata:
         file, stem = str(path), path.name.split(".", 1)[0] or path.name
     table = normalise_table(loaded.table, file=file)
     if table.num_rows == 0:
-        raise InputError("there are no records", code="no-records", hint="give data too", file=file)
+        raise InputError("there are no records", code="no-records", hint="add records", file=file)
     limits.check(file=file, records=table.num_rows)
     schema, name = options["schema"], options["name"]
     known = read_schema(schema) if isinstance(schema, (str, os.PathLike)) else schema
@@ -124,7 +124,7 @@ def _load(path: Path, limits: Limits, stated: TextOptions) -> Loaded:
             raise SpecError(
                 f"a {found.name} file has no {option.name} to state",
                 code="bad-option",
-                hint=f"leave out {option.name}",
+                hint=f"omit {option.name}",
                 option=option.name,
             )
     return found.read(path, found, stated, limits)

@@ -124,7 +124,7 @@ def _read_text(file: Path) -> str:
 def _toml_error(file: Path, message: str) -> InputError:
     # Only the position is used: the parser's message may quote the file.
     if (position := _AT_LINE.search(message)) is None:
-        return _schema_error(file, "the file ends in the middle of something", line=0)
+        return _schema_error(file, "the file ends unexpectedly", line=0)
     line, column = int(position[1]), int(position[2])
     return _schema_error(file, f"line {line} of {file.name!r} is not valid TOML", line=line, column=column)
 

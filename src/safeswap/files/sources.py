@@ -58,7 +58,7 @@ def _limit_error(file: str, found: int, limit: int, what: str) -> InputError:
     return InputError(
         words[what],
         code=code[what],
-        hint=f"if the file is what it should be, allow more with Limits(max_{what}=…)",
+        hint=f"if the file is correct, raise the limit with Limits(max_{what}=…)",
         file=file,
         found=found,
         limit=limit,
@@ -103,7 +103,7 @@ def existing_file(path: str | bytes | os.PathLike[str]) -> Path:
         raise InputError(
             f"{found.name!r} is not a regular file",
             code="not-a-file",
-            hint="copy what it gives to a file first",
+            hint="copy its content to a file first",
             file=str(found),
         )
     if facts.st_size == 0:
@@ -176,9 +176,9 @@ def _is_text(head: bytes) -> bool:
 def corrupt_error(path: Path, found: formats.Format) -> InputError:
     """Return the error for a file that violates its format."""
     return InputError(
-        f"{path.name!r} is not a whole and valid {found.name} file",
+        f"{path.name!r} is not a complete, valid {found.name} file",
         code="corrupt-file",
-        hint="it may be cut short or damaged: make it or fetch it again",
+        hint="it may be truncated or damaged: create or download it again",
         file=str(path),
         format=found.name,
     )

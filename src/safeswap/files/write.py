@@ -105,7 +105,7 @@ def write(data: Writable, path: str | os.PathLike[str], *, force: bool = False, 
     found = written.get(Path(path).suffix.lower())
     if found is None or found.write is None:
         raise OutputError(
-            "the file's suffix names no format that can be written",
+            "the file's suffix is not that of a format that can be written",
             code="unknown-format",
             hint="use one of " + ", ".join(written),
             file=os.fspath(path),
@@ -179,7 +179,7 @@ def _quote_fields(column: pa.ChunkedArray, delimiter: str) -> pa.Array:
 
 
 def _join_fields(fields: list[pa.Array], delimiter: str) -> pa.Buffer:
-    """Return the lines of a file, one after the other; a missing value is an empty field."""
+    """Return the lines of a file, one after another; a missing value is an empty field."""
     options = {"null_handling": "replace", "null_replacement": ""}
     last = pc.binary_join_element_wise(fields[-1], _text("\n"), _text(""), **options)
     lines = pc.binary_join_element_wise(*fields[:-1], last, _text(delimiter), **options)

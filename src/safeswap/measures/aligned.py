@@ -173,15 +173,15 @@ def refuse_blind(comparison: Comparison, measures: Sequence[Measure]) -> None:
             raise SpecError(
                 f"{measure.name} does not apply: {obstacle}",
                 code="measure-does-not-apply",
-                hint="put measures that look at what was masked first, e.g. correct_links and mean_change",
+                hint="put measures of what was masked first, e.g. correct_links and mean_change",
             )
     axis = axes[1]
     recoded = recoded_names(comparison, comparison.before.schema.names)
     if axis is not None and is_blind_to_recoding(axis) and recoded:
         raise SpecError(
-            f"{axis.name} compares in the categories of the release and does not see what recoding took away",
+            f"{axis.name} compares in the categories of the release and does not see what recoding removed",
             code="blind-to-recoding",
-            hint="make information_loss the first measure of distortion",
+            hint="make information_loss the first distortion measure",
         )
 
 

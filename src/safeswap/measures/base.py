@@ -131,7 +131,7 @@ def largest_small(measures: Iterable[Measure]) -> int | None:
 
 
 def score_counts(measures: Iterable[Measure], counted: CountedCells, *, leave_out: bool) -> Assessment:
-    """Score, from counts alone, measures that :func:`largest_small` allows; or leave out those that do not apply."""
+    """Score, from counts alone, measures that :func:`largest_small` allows; or omit those that do not apply."""
     if leave_out and (obstacle := counted_obstacle(counted)):
         return Assessment(scores=(), left_out=tuple(LeftOut(measure=m.text, reason=obstacle) for m in measures))
     return Assessment(scores=tuple(m.score_counts(counted) for m in measures if isinstance(m, CountMeasure)))
@@ -158,6 +158,7 @@ class ParametricMeasure(Stated):
     ``tells_the_rate``          the rate may be inferred from the figure: not published without consent
     ``signed``                  the sign is a direction: figures compare by magnitude
     ``blind_to_recoding``       compares in the categories of the release: cannot be the axis of a recoded candidate
+    ``of_changes``              a figure of the changes, such as how many can be undone: the original has none
     ``default_for``             the situations in which it is a default
     ==========================  ====================================================================================
     """
@@ -170,6 +171,7 @@ class ParametricMeasure(Stated):
     tells_the_rate: ClassVar[bool] = True
     signed: ClassVar[bool] = False
     blind_to_recoding: ClassVar[bool] = False
+    of_changes: ClassVar[bool] = False
     default_for: ClassVar[frozenset[Situation]] = frozenset()
     by_distance: ClassVar[bool] = False  # compares numbers by distance, and chooses its keys itself
     takes_text: ClassVar[bool] = True  # `n_rule:n=5` gives its parameters as text
@@ -340,7 +342,7 @@ def recoding_note(comparison: Comparison, chosen: tuple[str, ...]) -> str:
 
 
 def left_out_note(comparison: Comparison, chosen: tuple[str, ...]) -> str:
-    """Return a sentence naming the numeric attributes that were left out of the cells, or nothing.
+    """Return a sentence naming the numeric attributes omitted from the cells, or nothing.
 
     Only where "all attributes" were meant: a user who names some attributes knows that the others are left out.
     """
@@ -369,8 +371,8 @@ def name_keys(names: tuple[str, ...]) -> str:
     return " × ".join(names) if len(names) <= 4 else f"{len(names)} attributes"
 
 
-# The figures of an original, by scenario and measure: they are the same for every release of it.
-_BEFORE: WeakKeyDictionary[Microdata, dict[tuple[str, str], float]] = WeakKeyDictionary()
+# The figures of an original, by scenario, attributes and measure: they are the same for every release of it.
+_BEFORE: WeakKeyDictionary[Microdata, dict[tuple[str, tuple[str, ...], str], float]] = WeakKeyDictionary()
 
 
 def score_under(measure: Measure, comparison: Comparison, scenario: Scenario) -> tuple[Score, ...]:
@@ -397,7 +399,7 @@ def score_under(measure: Measure, comparison: Comparison, scenario: Scenario) ->
             lost = now.note or f"Without {asked.parameters.get('sensitive')}, which is not released."
             score = Score(measure=text, axis=Axis.RISK, value=0.0, sentence=lost)
             sentence = lost
-        before = _score_before(asked, original, then)
+        before = score_original(asked, original, then.keys, then)
         scores.append(replace(score, measure=text, sentence=sentence, before=before, scenario=scenario.name))
     return tuple(scores)
 
@@ -409,16 +411,19 @@ def _pose(measure: Measure, resolved: Resolved, data: Microdata) -> tuple[tuple[
     return ((measure.text, measure),)
 
 
-def _score_before(measure: Measure, original: Microdata, resolved: Resolved) -> float:
+def score_original(
+    measure: Measure, original: Microdata, attributes: tuple[str, ...], resolved: Resolved | None = None
+) -> float | None:
+    """Return the figure of a measure of risk for the original itself, of which no record was touched; None if none."""
     from safeswap.measures.households import score_by_unit
 
+    if getattr(measure, "of_changes", False):
+        return None
     known = _BEFORE.setdefault(original, {})
-    place = (resolved.scenario.model_dump_json(), measure.text)
+    place = ("" if resolved is None else resolved.scenario.model_dump_json(), attributes, measure.text)
     if place not in known:
         untouched = np.zeros(len(original), dtype=np.bool_)
-        seen = Comparison(
-            before=original, after=original, attributes=resolved.keys, touched=untouched, scenario=resolved
-        )
+        seen = Comparison(before=original, after=original, attributes=attributes, touched=untouched, scenario=resolved)
         known[place] = score_by_unit(measure, seen).value
     return known[place]
 
@@ -438,8 +443,8 @@ def _scenario_notes(measure: Measure, score: Score, resolved: Resolved, data: Mi
         notes.append(
             f"Records are counted here; the tolerance of the scenario is a sum of {weight} and is not applied."
         )
-    notes.append(f"Stated for this figure, unlike in the scenario: {', '.join(own)}." if own else "")
+    notes.append(f"Set for this figure instead of by the scenario: {', '.join(own)}." if own else "")
     most, number = resolved.scenario.up_to, len(resolved.keys)
     if {"k", "n", "l"} & measure.parameters.keys() and "keys" not in own and most is not None and number > most:
-        notes.append(f"All {number} keys are taken together here; the scenario is about up to {most} at a time.")
+        notes.append(f"All {number} keys are taken together here; the scenario allows up to {most} at a time.")
     return [note for note in notes if note]

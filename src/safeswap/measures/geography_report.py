@@ -77,7 +77,7 @@ def geography_report(
     named = [_names(level) for level in levels] or [(name,) for name in geography_levels(masked.original.schema)]
     if not named:
         raise SpecError(
-            "there is no level of geography to report on", code="no-geography", hint="name the levels: levels=[…]"
+            "there is no geographic level to report on", code="no-geography", hint="name the levels: levels=[…]"
         )
     geography = {name for level in named for name in level}
     chosen = tuple(distributions) or tuple(n for n in masked.original.schema.categorical if n not in geography)

@@ -139,13 +139,13 @@ def check_keys(data: Microdata, names: Sequence[str]) -> tuple[str, ...]:
     chosen = tuple(names)
     if not chosen or len(set(chosen)) != len(chosen):
         raise SpecError(
-            "name each key once" if chosen else "name the keys: what an intruder can be assumed to know",
+            "name each key once" if chosen else "name the keys: the attributes that an intruder can be assumed to know",
             code="bad-keys",
             hint='keys=["Age", "Sex"]',
         )
     if len(chosen) > MOST_KEYS:
         raise SpecError(
-            f"at most {MOST_KEYS} keys can be looked at together",
+            f"at most {MOST_KEYS} keys can be examined together",
             code="too-many-keys",
             hint="name those that an intruder can be assumed to know",
         )
@@ -201,7 +201,7 @@ class KeyMeasure(ParametricMeasure):
         return choose_attributes(comparison, self.keys)
 
     def _complete_sentence(self, sentence: str, comparison: Comparison, cells: KeyCells) -> str:
-        """Add to the sentence how missing keys were treated and what was left out."""
+        """Add to the sentence how missing keys were treated and what was omitted."""
         lacking = cells.incomplete
         meant = (
             f" A missing key ({lacking:,} record{'s' if lacking > 1 else ''}) {_MEANINGS[self.missing]}."

@@ -56,7 +56,7 @@ class RiskSpec(Stated):
 
     @classmethod
     def under(cls, scenario: Scenario, data: Microdata, **stated: Any) -> RiskSpec:
-        """Return the parameters that a scenario states for a file; what is stated besides wins over it."""
+        """Return the parameters that a scenario states for a file; values stated explicitly take precedence."""
         from safeswap.model.scenario import resolve_files
 
         resolved = resolve_files(scenario, data, data)

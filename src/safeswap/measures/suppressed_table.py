@@ -132,9 +132,9 @@ def _check(values: Floats, hidden: Flags, lower: float) -> None:
         )
     if not np.isfinite(values).all() or (values < lower).any():
         raise InputError(
-            "the table holds values that are missing, or below the least value that is allowed",
+            "the table holds values that are missing, or below the minimum allowed",
             code="bad-table",
-            hint="give the true table in full, with lower= at most its least value",
+            hint="give the true table in full, with lower= at most its smallest value",
         )
     if not hidden.any():
         raise SpecError("no cell is suppressed", code="nothing-suppressed", hint="mark the suppressed cells as True")
@@ -155,7 +155,7 @@ def _equations(
     for axes in margins:
         if len(set(axes)) != len(axes) or not set(axes) < set(range(values.ndim)):
             raise SpecError(
-                "a margin is named by some of the table's axes, each once",
+                "name a margin by some of the table's axes, each once",
                 code="bad-margin",
                 hint="(0,) keeps the first axis, () is the grand total",
             )
@@ -211,7 +211,7 @@ def _compute_limits(
         )
     if np.isnan(found).any():
         raise InfeasibleError(
-            "the solver stopped before it had found the interval of every suppressed cell",
+            "the solver stopped before finding the interval of every suppressed cell",
             code="too-much-time",
             hint="the intervals are unknown, not wide: check a smaller table",
         )

@@ -214,7 +214,7 @@ def find_weight(schema: Schema, stated: str | None = None) -> str:
     if stated:
         if schema[stated].kind not in (Kind.WEIGHT, Kind.NUMERIC):
             raise SpecError(
-                f"{stated!r} is {schema[stated].kind.value} and no weight",
+                f"{stated!r} is {schema[stated].kind.value} and not a weight",
                 code="not-a-weight",
                 hint="name the survey weight, described as weight or numeric",
                 attribute=stated,
@@ -284,7 +284,8 @@ def read_design(
 def lonely_error(strata: int) -> InputError:
     """Return the error for strata whose variance cannot be estimated."""
     return InputError(
-        f"{plural(strata, 'stratum has', 'strata have')} one primary sampling unit only: there is no variance in it",
+        f"{plural(strata, 'stratum has', 'strata have')} only one primary sampling unit: its variance cannot be "
+        "estimated",
         code="one-unit-stratum",
         hint="state collapse=true to join it to the next stratum, or correct the strata",
         strata=strata,
@@ -332,9 +333,9 @@ def _weight_error(name: str, wrong: Flags, word: str) -> InputError:
     number = int(np.count_nonzero(wrong))
     if wrong.all() and word == "missing":
         return InputError(
-            f"no record has a weight {name!r}: a step has dropped it, or the file never had any",
+            f"no record has a weight {name!r}: a step dropped it, or the file never had one",
             code="bad-weight",
-            hint="leave the weight out when releasing, not before; or state weighted=false",
+            hint="drop the weight when releasing, not before; or state weighted=false",
             column=name,
             record=first,
         )
@@ -342,7 +343,7 @@ def _weight_error(name: str, wrong: Flags, word: str) -> InputError:
         f"{plural(number, 'record has', 'records have')} a weight {name!r} that is {word}; "
         f"the first is record {first:,}",
         code="bad-weight",
-        hint="complete the weights, and leave out records that stand for nobody",
+        hint="complete the weights, and drop records that represent nobody",
         column=name,
         record=first,
     )

@@ -183,7 +183,7 @@ class PartsPlan(Plan):
 
     @property
     def is_feasible(self) -> bool:
-        """Whether both parts are."""
+        """True if both parts are feasible."""
         return all(each.is_feasible for each in self.parts)
 
     @property
@@ -240,7 +240,7 @@ class HouseholdPlan(Plan):
 
     @property
     def is_feasible(self) -> bool:
-        """Whether the plan on the file of households is."""
+        """True if the plan on the file of households is feasible."""
         return self.inner.is_feasible
 
     @property
@@ -387,7 +387,7 @@ def find_task(method: Any, data: Microdata, spec: Any) -> Task | None:
     homes = find_holders(data, shared)
     if len(homes) < 2:
         raise InfeasibleError(
-            "there is one household only: nothing can be exchanged, and nothing is hidden among others",
+            "there is only one household: nothing can be exchanged or hidden among others",
             code="one-household",
             hint="give a file of several households",
             households=len(homes),
@@ -404,7 +404,7 @@ def _refuse_mixture(method: Any, schema: Schema, changed: Names, ours: Names) ->
         raise SpecError(
             f"{method.name} cannot change {household} for whole households: {reason}",
             code="household-not-supported",
-            hint="leave it out, use another method for it, or mask the file of households",
+            hint="omit it, use another method for it, or mask the file of households",
             method=method.name,
             attributes=list(ours),
         )
@@ -415,8 +415,8 @@ def _refuse_mixture(method: Any, schema: Schema, changed: Names, ours: Names) ->
             f"{household} {'is' if len(ours) == 1 else 'are'} the household's and {own} the person's: "
             f"{method.name} changes them together, and they have different units",
             code="household-and-person",
-            hint="make two steps of it, one for the household's attributes and one for the person's (noise and swaps "
-            "that treat each attribute by itself need not be divided)",
+            hint="split it into two steps, one for the household's attributes and one for the person's (noise and "
+            "swaps that treat each attribute by itself need not be divided)",
             household=list(ours),
             person=persons,
         )
@@ -425,7 +425,7 @@ def _refuse_mixture(method: Any, schema: Schema, changed: Names, ours: Names) ->
 def _refuse_differing(spec: Any, persons: list[str]) -> None:
     if wrong := [name for name in getattr(spec, "differ", ()) if name in persons]:
         raise SpecError(
-            f"{wrong[0]!r} is the person's: two households cannot be told to differ in it",
+            f"{wrong[0]!r} is a person attribute: two households cannot be required to differ in it",
             code="household-and-person",
             hint="name household attributes in differ",
             person=wrong,

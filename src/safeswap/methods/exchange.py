@@ -115,7 +115,7 @@ def require_categorical(schema: Schema, names: Names, *, what: str, code: str) -
             raise SpecError(
                 f"{name!r} is {schema[name].kind.value}: {what} is categorical",
                 code=code,
-                hint="describe a count such as the number of persons as ordinal; recode a continuous item to ranges",
+                hint="describe a count such as the number of persons as ordinal; recode a continuous item into ranges",
                 attribute=name,
             )
 

@@ -145,14 +145,14 @@ def check_attributes(data: Records | Microdata, spec: SwapSpec, nesting: Nesting
             raise SpecError(
                 f"{name!r} is the record identifier and can have no role in a swap",
                 code="identifier-role",
-                hint="leave it out of the specification; it stays with its record",
+                hint="omit it from the specification; it stays with its record",
                 attribute=name,
             )
     for name in spec.targeting.keys if spec.targeting else ():
         refuse_date(data.schema, name)
     if spec.targeting and not (spec.targeting.keys or data.schema.categorical):
         raise SpecError(
-            "the file has no categorical attribute from which to tell records at risk",
+            "the file has no categorical attribute by which to find records at risk",
             code="no-key-variables",
             hint="name the key variables: targeting.keys",
         )
@@ -222,7 +222,7 @@ def weight_of(schema: Schema, spec: SwapSpec) -> str:
         )
     if schema[stated].kind not in (Kind.WEIGHT, Kind.NUMERIC) or stated in spec.swap:
         raise SpecError(
-            f"{stated!r} cannot choose partners: it is swapped itself, or no number",
+            f"{stated!r} cannot choose partners: it is swapped itself, or is not a number",
             code="not-a-weight",
             hint="name an attribute of kind weight that is not swapped",
             attribute=stated,
@@ -379,7 +379,7 @@ def draw_shortfall_error(plan: Plan, made: int, *, pairing: str) -> InfeasibleEr
     """Return the error for a draw that found fewer pairs than exist: one random pass, or a truncated search."""
     if pairing == "repaired":
         return InfeasibleError(
-            f"{plural(plan.asked, 'pair')} asked for and feasible, but the search for them ended with {made:,}",
+            f"{plural(plan.asked, 'pair')} requested and feasible, but the search for them ended with {made:,}",
             code="search-shortfall",
             hint=f"ask for at most {plural(made, 'pair')}; or hold an attribute fixed, which divides the file into "
             'smaller strata; or on_shortfall="take" to make as many as were found',
@@ -388,7 +388,7 @@ def draw_shortfall_error(plan: Plan, made: int, *, pairing: str) -> InfeasibleEr
             maximum=plan.feasible,
         )
     return InfeasibleError(
-        f"{plural(plan.asked, 'pair')} asked for, one uniform pass gave {made:,}",
+        f"{plural(plan.asked, 'pair')} requested, but one uniform pass gave {made:,}",
         code="uniform-shortfall",
         hint='pairing="repaired" continues until the requested number or the maximum is reached; or lower the rate; '
         'or on_shortfall="take" to make as many as there are',

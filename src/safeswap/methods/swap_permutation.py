@@ -63,13 +63,13 @@ VOID = (
     "one of several results was chosen by its score",
     "records were targeted by their risk",
     "an exact number of records was swapped",
-    "a later step or another release tells more",
+    "a later step or another release reveals more",
 )
 """The conditions that void the statement about ε."""
 
 
 def epsilon_of(probability: float, largest: int) -> float:
-    """Return ε per changed record, if the largest stratum has so many records; infinite where there is none.
+    """Return ε per changed record, if the largest stratum has this many records; infinite where there is none.
 
     >>> round(epsilon_of(0.01, 2), 6), epsilon_of(1.0, 5)
     (5.693732, inf)
@@ -91,13 +91,15 @@ def least_epsilon(largest: int) -> float:
 
 @check_types
 def for_epsilon(epsilon: float, largest: int) -> float:
-    """Return the least probability that gives ε in a file whose largest stratum has so many records.
+    """Return the least probability that gives ε in a file whose largest stratum has this many records.
 
     >>> round(for_epsilon(least_epsilon(100), 100), 3)
     0.91
     """
     if largest < 1:
-        raise SpecError("the largest stratum has at least one record", code="bad-spec", hint="count the strata first")
+        raise SpecError(
+            "the largest stratum must have at least one record", code="bad-spec", hint="count the strata first"
+        )
     least = log(largest + 1) / 2
     if not isfinite(epsilon) or epsilon < least * (1 - 1e-12):
         raise InfeasibleError(
@@ -157,7 +159,7 @@ class SwapPermutationSpec(MaskSpec):
 
     @check_types
     def probability_for(self, largest: int) -> float:
-        """Return the probability in a file whose largest stratum has so many records."""
+        """Return the probability in a file whose largest stratum has this many records."""
         if self.probability is not None:
             return self.probability
         assert self.epsilon is not None  # noqa: S101  (the validator allows exactly one of the two)
@@ -301,7 +303,7 @@ def make_plan(records: Records, spec: SwapPermutationSpec) -> PermutationPlan:
             raise SpecError(
                 f"{name!r} is the record identifier and can have no role in a swap",
                 code="identifier-role",
-                hint="leave it out of the specification; it stays with its record",
+                hint="omit it from the specification; it stays with its record",
                 attribute=name,
             )
     sizes = records.count(spec.fixed)[0].counts if spec.fixed else np.array([len(records)])

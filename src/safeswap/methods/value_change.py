@@ -69,9 +69,9 @@ def numeric_columns(data: Microdata, names: Names, *, moments: bool = True) -> l
         kind = data.schema[name].kind
         if kind.is_categorical or kind is Kind.HOUSEHOLD:
             raise SpecError(
-                f"{name!r} is {kind.value}: its values are codes and no quantities",
+                f"{name!r} is {kind.value}: its values are codes, not quantities",
                 code="not-numeric",
-                hint="describe it as numeric in the schema if it is a quantity, or leave it out",
+                hint="describe it as numeric in the schema if it is a quantity, or omit it",
                 attribute=name,
             )
     columns = [finite_numbers(data, name) for name in names]
@@ -92,7 +92,7 @@ def refuse_extreme(name: str, values: Floats) -> None:
             f"{name!r} has {what} {_LARGEST if largest > _LARGEST else 1 / _LARGEST:g}: its mean and deviation cannot "
             "be computed in double precision",
             code="out-of-range",
-            hint="state it in another unit, set codes that stand for no quantity to missing, or leave it out",
+            hint="use another unit, set codes that are not quantities to missing, or omit it",
             attribute=name,
         )
 
@@ -112,9 +112,9 @@ def refuse_few(name: str, number: int, end: str) -> None:
     """Refuse a mean of fewer than ``FEWEST`` records, which would reveal their values."""
     if 0 < number < FEWEST:
         raise InfeasibleError(
-            f"the {end} group of {name!r} has {number} of {FEWEST} records: their mean would give them away",
+            f"the {end} group of {name!r} has {number} of {FEWEST} records: their mean would reveal them",
             code="group-too-small",
-            hint=f"choose a share or a bound that takes in at least {FEWEST} records",
+            hint=f"choose a share or a bound that covers at least {FEWEST} records",
             attribute=name,
         )
 

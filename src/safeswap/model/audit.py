@@ -234,7 +234,7 @@ def undo(after: Microdata, audit: Audit) -> Microdata:
     """
     if audit.records != len(after):
         raise InputError(
-            f"the audit record is of a file of {plural(audit.records, 'record')}, this one has {len(after):,}",
+            f"the audit record is of a file of {plural(audit.records, 'record')}, but this one has {len(after):,}",
             code="audit-mismatch",
             hint="give the masked file that this audit record belongs to, all of it and in its own order",
         )

@@ -52,14 +52,14 @@ class _MisfitError(Exception):
 
 @dataclass(frozen=True)
 class Default:
-    """The value of a keyword that is left out: ``title: Annotated[str, Default("")]``."""
+    """The value of an omitted keyword: ``title: Annotated[str, Default("")]``."""
 
     value: Any
 
 
 @dataclass(frozen=True)
 class Keyword:
-    """A keyword that a ``TypedDict`` declares: its type, and its value if it is left out."""
+    """A keyword that a ``TypedDict`` declares: its type, and its value if omitted."""
 
     hint: Any
     default: Any
@@ -154,7 +154,7 @@ def _unpacked_keywords(function: Callable[..., Any]) -> dict[str, Keyword]:
 
 
 def _spell_out(function: Callable[..., Any], keywords: Mapping[str, Keyword]) -> inspect.Signature:
-    """Return the signature with each keyword in place of ``**options``."""
+    """Return the signature with each keyword instead of ``**options``."""
     signature = inspect.signature(function)
     *own, _ = signature.parameters.values()
     made = [

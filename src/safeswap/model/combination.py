@@ -110,7 +110,7 @@ class CombinationFields(Strict):
     @model_validator(mode="after")
     def _is_complete(self) -> CombinationFields:
         if not (self.combinations or self.keys or self.levels):
-            raise ValueError("say what to protect: combinations, keys or levels")
+            raise ValueError("state what to protect: combinations, keys or levels")
         if len(set(self.keys)) != len(self.keys):
             raise ValueError("keys names an attribute twice")
         if self.up_to is not None and self.up_to > len(self.keys):

@@ -46,12 +46,12 @@ class Permuted(Effect):
 
 @dataclass(frozen=True)
 class Blanked(Effect):
-    """Some values became missing; those that stand are what they were."""
+    """Some values became missing; the others are what they were."""
 
 
 @dataclass(frozen=True)
 class Redrawn(Effect):
-    """Values of each column were drawn anew, so that counts by it and ``within`` stay in expectation."""
+    """Values of each column were redrawn, so that counts by it and ``within`` are kept in expectation."""
 
     within: Names = ()
 
@@ -65,7 +65,7 @@ class Replaced(Effect):
 
 @dataclass(frozen=True)
 class Dropped(Effect):
-    """The columns are left out of a release; until then they are empty."""
+    """The columns are omitted from a release; until then they are empty."""
 
 
 class Quality(IntEnum):

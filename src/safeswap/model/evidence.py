@@ -53,11 +53,11 @@ class PairEvidence(Protocol):
         ...
 
     def count_changed(self, name: str) -> int:
-        """Count the records that have another value of an attribute than before."""
+        """Count the records that have a different value of an attribute from before."""
         ...
 
     def count_moved_cells(self, names: Names) -> int:
-        """Count the cells by some attributes together that have another count than before."""
+        """Count the cells by some attributes together that have a different count from before."""
         ...
 
     def count_repeated(self, stage: int) -> int:
@@ -88,7 +88,7 @@ class PairEvidence(Protocol):
         ...
 
     def count_moved_units(self, unit: str, names: Names) -> int:
-        """Count the cells by some attributes together that have another number of units than before.
+        """Count the cells by some attributes together that have a different number of units from before.
 
         Only records that changed are counted, which is right where no unit is torn.
         """
@@ -209,12 +209,12 @@ class Evidence:
         return len(self.audit.exchanges[stage].pairs)
 
     def count_changed(self, name: str) -> int:
-        """Count the records that have another value of an attribute than before."""
+        """Count the records that have a different value of an attribute from before."""
         flags = self.changed(name)
         return 0 if flags is None else int(np.count_nonzero(flags))
 
     def count_moved_cells(self, names: Names) -> int:
-        """Count the cells that have another count than before.
+        """Count the cells that have a different count from before.
 
         Only records that changed can change a count, so only those are counted.
         """
@@ -274,7 +274,7 @@ class Evidence:
         return int(np.count_nonzero(torn))
 
     def count_moved_units(self, unit: str, names: Names) -> int:
-        """Count the cells that have another number of units than before."""
+        """Count the cells that have a different number of units from before."""
         order, units, _ = self._by_unit(unit)
         begins = np.append(True, units[1:] != units[:-1])[: len(units)]
         fresh = begins.copy()  # one record of each unit suffices, unless others of it are in another cell
@@ -379,7 +379,7 @@ class Evidence:
 
 
 def _count_differing(cells: Int64s, size: int) -> int:
-    """Count the cells of which the first half of the records has another number than the second half.
+    """Count the cells in which the first half of the records has a different number from the second half.
 
     >>> _count_differing(np.array([7, 7, 3, 7, 3, 9]), 10)
     2

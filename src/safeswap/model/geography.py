@@ -53,7 +53,7 @@ def _count_straddling(data: Microdata, coarse: str, fine: str) -> int:
 
 
 def find_straddling(fine: Codes, coarse: Codes, areas: int) -> Rows:
-    """Return the records that lie in another coarser area than the first record of their finer area.
+    """Return the records in a different coarser area from that of the first record of their finer area.
 
     >>> find_straddling(np.array([0, 0, 1, 2]), np.array([0, 1, 1, 0]), 2).tolist()
     [1]

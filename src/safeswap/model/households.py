@@ -147,9 +147,9 @@ def check_constant(data: Microdata, names: Iterable[str]) -> None:
         verbs = ("household lies", "households lie") if area else ("household has", "households have")
         raise InputError(
             f"{plural(len(homes), *verbs)} {'in more than one area' if area else 'more than one value'} of {name!r}, "
-            f"which is said to be the same for all members; the first in record {int(rows[0]) + 1:,}",
+            f"which is marked as the same for all members; the first in record {int(rows[0]) + 1:,}",
             code="household-split-over-areas" if area else "household-attribute-varies",
-            hint="correct the data; or take the mark off the attribute (household = false), if members do differ in it",
+            hint="correct the data; or unmark the attribute (household = false), if members do differ in it",
             attribute=name,
             households=len(homes),
             records=[int(row) + 1 for row in rows[:_SHOWN]],

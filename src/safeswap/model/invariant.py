@@ -76,7 +76,7 @@ class Invariant(ABC):
 
 @dataclass(frozen=True)
 class AttributePromise(Invariant):
-    """A promise about one attribute, which holds for whoever gets that attribute."""
+    """A promise about one attribute, which holds for anyone who gets that attribute."""
 
     attribute: str
 
@@ -189,7 +189,7 @@ class KeptMargin(AttributesPromise, ComparingPromise):
         moved = evidence.count_moved_cells(self.attributes)
         by = _join_names(self.attributes)
         found = plural(moved, f"cell by {by} has", f"cells by {by} have")
-        return f"{found} another count than before" if moved else ""
+        return f"{found} a different count from before" if moved else ""
 
 
 @dataclass(frozen=True)

@@ -31,9 +31,9 @@ class Key:
     def __post_init__(self) -> None:
         if len(self.secret) != KEY_BYTES:
             raise SpecError(
-                f"a key has {KEY_BYTES} bytes, this one has {len(self.secret)}",
+                f"a key must have {KEY_BYTES} bytes, but this one has {len(self.secret)}",
                 code="bad-key",
-                hint="make one with `safeswap keygen` or Key.generate()",
+                hint="create one with `safeswap keygen` or Key.generate()",
             )
 
     @classmethod

@@ -132,7 +132,7 @@ class Microdata:
 
     @check_types
     def has_more_values(self, name: str, number: int) -> bool:
-        """Return whether more than so many values of a column occur; where the first records show it, without coding.
+        """Return whether more than this many values of a column occur; if the first records show it, without coding.
 
         >>> from safeswap.model.schema import Attribute
         >>> data = Microdata(pa.table({"a": ["x", "y", "x"]}), Schema(attributes=(Attribute(name="a"),)))
@@ -293,7 +293,7 @@ def share_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def unify_dictionaries(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Do as Arrow's method does, but at once where the chunks share a dictionary already.
+    """Like Arrow's method, but immediate where the chunks share a dictionary already.
 
     Arrow hashes the dictionary again for every chunk: in a column of distinct values, the square of their number.
 

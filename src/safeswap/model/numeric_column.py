@@ -49,7 +49,7 @@ def finite_numbers(data: Microdata, name: str) -> Floats:
     attribute = data.schema[name]
     if attribute.kind is Kind.IDENTIFIER:
         raise SpecError(
-            f"{name!r} is the record identifier and is not changed or measured",
+            f"{name!r} is the record identifier, which is neither changed nor measured",
             code="identifier-role",
             hint="name another attribute",
             attribute=name,
@@ -125,7 +125,7 @@ def _write_days(name: str, numbers: Floats, kind: pa.DataType) -> pa.Array:
         return from_days(numbers, kind)
     except pa.ArrowInvalid:
         raise InputError(
-            f"masking moves dates of {name!r} out of the years 1677 to 2262, which are all that its type can hold",
+            f"masking moves dates of {name!r} out of the years 1677 to 2262, the range of its type",
             code="out-of-range",
             hint="store the column as dates or as timestamps in microseconds, or ask for smaller changes",
             attribute=name,

@@ -27,16 +27,16 @@ class Relaxation:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The number of pairs asked for, the number that the data allow, and the binding constraint.
+    """The number of pairs requested, the number that the data allow, and the binding constraint.
 
     >>> plan = Plan(method="swap", records=100, asked=60, feasible=40, binds=("Race",))
     >>> plan.is_feasible, plan.sentence
-    (False, '60 pairs asked for, at most 40 feasible; Race binds')
+    (False, '60 pairs requested, at most 40 feasible; Race binds')
 
     Where the maximum is not proved, ``feasible`` is the number found and ``at_most`` an upper bound.
 
     >>> Plan(method="swap", records=100, asked=60, feasible=40, at_most=45).sentence
-    '60 pairs asked for, at least 40 and at most 45 feasible'
+    '60 pairs requested, at least 40 and at most 45 feasible'
     """
 
     method: str
@@ -56,7 +56,7 @@ class Plan:
     @property
     def sentence(self) -> str:
         """The plan in plain words."""
-        text = f"{plural(self.asked, 'pair')} asked for, {feasible_range(self.feasible, self.at_most)} feasible"
+        text = f"{plural(self.asked, 'pair')} requested, {feasible_range(self.feasible, self.at_most)} feasible"
         verb = "binds" if len(self.binds) == 1 else "bind"
         return text + (f"; {' and '.join(self.binds)} {verb}" if self.binds else "")
 
@@ -91,6 +91,6 @@ def feasible_range(feasible: int, at_most: int | None) -> str:
 
 
 def recorded_plan(audit: Any) -> Plan:
-    """Return the plan that a record tells of."""
+    """Return the plan stored in a record."""
     known = {name: getattr(audit, name) for name in ("method", "records", "asked", "feasible", "at_most")}
     return Plan(**known)

@@ -203,7 +203,7 @@ class Release:
 
     def __post_init__(self) -> None:
         if tuple(self.table.column_names) != self.schema.names or self.table.schema.metadata:
-            raise InternalError("the released table is not what its schema says", code="schema-mismatch")
+            raise InternalError("the released table does not match its schema", code="schema-mismatch")
 
     @cached_property
     def parts(self) -> dict[str, Release]:
@@ -306,7 +306,8 @@ def find_shared(data: Microdata, names: Sequence[str]) -> Names:
         raise SpecError(
             f"two files cannot be released: the released columns have {absent}",
             code="no-household",
-            hint="release one file; or describe the number as household and what members share as the household's",
+            hint="release one file; or describe the number as household, and mark what members share as the "
+            "household's",
         )
     check_constant(data, shared)
     refuse_lost(data, shared)
@@ -332,7 +333,7 @@ def refuse_insecure(key: Key) -> None:
     """Refuse to release a result of an insecure seed."""
     if not key.releasable:
         raise UnsafeRelease(
-            "this was made from an insecure seed and is not for release",
+            "this was masked with an insecure seed and must not be released",
             code="not-for-release",
             hint="mask again with a secret key (`safeswap keygen`)",
         )

@@ -31,7 +31,7 @@ INTRUDERS = {
 BANDS = 7
 
 ScenarioName = Annotated[
-    str, Field(max_length=200, description="scenario that states the keys, in place of stating them here")
+    str, Field(max_length=200, description="scenario that states the keys, instead of stating them here")
 ]
 """The scenario of a specification: given as a scenario, kept as its name."""
 
@@ -72,7 +72,7 @@ class Scenario(Combinations):
         if both := [name for name in self.sensitive if name in self.names]:
             raise ValueError(f"{both[0]!r} cannot be both a key and sensitive")
         if isinstance(self.population, float) and not 1 <= self.population < float("inf"):
-            raise ValueError("population: give a number of people from 1 on, or the name of a column")
+            raise ValueError("population: give a number of people, at least 1, or the name of a column")
         return self
 
     @property
@@ -207,7 +207,7 @@ def as_scenarios(value: Scenarios | None) -> tuple[Scenario, ...]:
     names = [each.name for each in found]
     if twice := [name for name in names if names.count(name) > 1]:
         raise SpecError(
-            f"two scenarios are called {twice[0]!r}", code="bad-spec", hint="a figure names its scenario: rename one"
+            f"two scenarios are called {twice[0]!r}", code="bad-spec", hint="figures name their scenario, so rename one"
         )
     return found
 
@@ -324,7 +324,7 @@ def _sum_fractions(data: Microdata, name: str) -> float:
     fractions = to_numbers(data, name) if data.schema[name].kind.is_numeric else np.zeros(1)
     if not ((fractions > 0) & (fractions <= 1)).all():
         raise SpecError(
-            f"{name!r} has values that are no sampling fractions",
+            f"{name!r} has values that are not sampling fractions",
             code="bad-sampling-fraction",
             hint="every value must be above 0 and at most 1; or state population as a number",
             attribute=name,

@@ -138,7 +138,7 @@ class Assessment:
 
     @property
     def left_out_sentences(self) -> tuple[str, ...]:
-        """The measures that were left out, one sentence per reason."""
+        """The omitted measures, one sentence per reason."""
         reasons = dict.fromkeys(each.reason for each in self.left_out)
         named = {reason: [each.measure for each in self.left_out if each.reason == reason] for reason in reasons}
         return tuple(f"Left out: {', '.join(names)} ({reason})." for reason, names in named.items())

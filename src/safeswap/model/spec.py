@@ -69,18 +69,18 @@ def refuse_other_type(given: Any, taken: Any) -> None:
     >>> refuse_other_type([1, 2.0], (1, 2))
     >>> refuse_other_type(True, 1)
     Traceback (most recent call last):
-    ValueError: a number is needed, not True or False
+    ValueError: must be a number, not True or False
     """
     if given is taken:  # nothing was converted, nor in it: large tables need no second look
         return
     if isinstance(taken, bool):
         if not isinstance(given, bool):
-            raise ValueError("True or False is needed")
+            raise ValueError("must be True or False")
     elif isinstance(taken, (int, float)):
         if isinstance(given, bool):
-            raise ValueError("a number is needed, not True or False")
+            raise ValueError("must be a number, not True or False")
         if isinstance(given, (str, bytes)):
-            raise ValueError("a number is needed, not text")
+            raise ValueError("must be a number, not text")
     elif isinstance(given, Mapping) and isinstance(taken, Mapping):
         for one, other in zip(given.values(), taken.values(), strict=False):
             refuse_other_type(one, other)
@@ -95,7 +95,7 @@ def _check_date(value: Any) -> Any:
         return value.isoformat()
     if isinstance(value, str) and len(value) == len("2024-02-29") and parse_date(value) is not None:
         return value
-    raise ValueError("a date such as 2024-02-29 is needed")
+    raise ValueError("must be a date such as 2024-02-29")
 
 
 IsoDate = Annotated[str, BeforeValidator(_check_date), Field(json_schema_extra={"format": "date"})]
@@ -211,7 +211,7 @@ class Targeting(Strict):
         ),
     ] = 10.0
     scenario: Annotated[
-        str, Field(max_length=200, description="scenario that states the keys, in place of stating them here")
+        str, Field(max_length=200, description="scenario that states the keys, instead of stating them here")
     ] = ""
     rule: Annotated[
         Literal["weight", "pps"],
@@ -291,7 +291,7 @@ class SwapSpec(MaskSpec):
     @model_validator(mode="after")
     def _chooses_partners(self) -> SwapSpec:
         if self.partner == "any" and self.weight is not None:
-            raise ValueError("a weight chooses partners: give partner=nearest_weight or least_bias with it")
+            raise ValueError("a weight is for choosing partners: give partner=nearest_weight or least_bias with it")
         if self.partner != "any" and self.pairing != "repaired":
             raise ValueError(f"partner={self.partner} needs pairing=repaired")
         if self.weight is not None and self.weight in self.swap:

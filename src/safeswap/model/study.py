@@ -116,7 +116,7 @@ class ConstraintSet(Stated):
                 raise SpecError(
                     f"{text!r} is not a set of constraints",
                     code="bad-constraints",
-                    hint='say for example "Sex equal, MS different", or "none"',
+                    hint='write for example "Sex equal, MS different", or "none"',
                 )
             names[word].append(name.strip())
         return cls(fixed=tuple(names["equal"]), differ=tuple(names["different"]))
@@ -174,14 +174,14 @@ class StudySpec(Stated):
             "its parameters"
         ),
     ] = ()
-    swaps: Annotated[
-        bool, Field(description="whether the swaps of the attributes, rates and constraints are tried at all")
-    ] = True
+    swaps: Annotated[bool, Field(description="try the swaps formed from attributes, rates and constraints")] = True
     first: Annotated[
-        tuple[dict[str, Any], ...], Field(description="steps of a pipeline before what varies, the same for all")
+        tuple[dict[str, Any], ...],
+        Field(description="pipeline steps before the part that varies, the same for all candidates"),
     ] = ()
     last: Annotated[
-        tuple[dict[str, Any], ...], Field(description="steps of a pipeline after what varies, the same for all")
+        tuple[dict[str, Any], ...],
+        Field(description="pipeline steps after the part that varies, the same for all candidates"),
     ] = ()
     risk: Annotated[
         Names, Field(min_length=1, description="risk measures; the first is the vertical axis of the map")
@@ -201,7 +201,7 @@ class StudySpec(Stated):
     @model_validator(mode="before")
     @classmethod
     def _swaps_are_asked_for(cls, values: Any) -> Any:
-        """Try no swaps where only other methods are to vary, and nothing is said of swaps."""
+        """Try no swaps if only other methods are to vary, and swaps are not mentioned."""
         if not isinstance(values, dict) or values.get("vary") in (None, (), []) or "swaps" in values:
             return values
         return {**values, "swaps": bool(values.keys() & {"attributes", "up_to", "rates", "constraints"})}

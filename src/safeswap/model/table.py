@@ -56,7 +56,7 @@ class CountTable:
             raise SpecError(
                 f"the table has {found.ndim} axes and {len(names)} names",
                 code="bad-table",
-                hint="give each axis of the array one name of its own",
+                hint="give each axis of the array its own name",
             )
         given = [tuple(str(n) for n in range(size)) for size in found.shape] if levels is None else levels
         if tuple(map(len, given)) != found.shape:
@@ -121,7 +121,7 @@ class Programme:
 
     def __post_init__(self) -> None:
         if not self.tables:
-            raise SpecError("a programme has at least one table", code="bad-table", hint="name its tables")
+            raise SpecError("a programme needs at least one table", code="bad-table", hint="name its tables")
         if len({frozenset(table.names) for table in self.tables}) != len(self.tables):
             raise SpecError("two tables have the same variables", code="bad-table", hint="name each table once")
         for first, second, shared in self.links:
@@ -140,7 +140,7 @@ def _check_link(one: CountTable, other: CountTable, shared: Names) -> None:
             raise InputError(
                 f"two tables do not have the same levels of {name!r}",
                 code="levels-disagree",
-                hint="bring the levels of a shared variable into one order in all tables",
+                hint="use the same levels, in the same order, in all tables",
                 variable=name,
             )
     order = [n for n in other.names if n in shared]
@@ -166,7 +166,9 @@ def whole_counts(values: Any) -> Counts:
         found = np.asarray(values)
         numbers = found if found.dtype.kind in "iu" else found.astype(np.float64)
     except (TypeError, ValueError):
-        raise InputError("a table of counts holds numbers", code="bad-table", hint="give one count per cell") from None
+        raise InputError(
+            "a table of counts must hold numbers", code="bad-table", hint="give one count per cell"
+        ) from None
     if numbers.ndim == 0 or numbers.size == 0:
         raise InputError("the table has no cell", code="empty-table", hint="give at least one variable with one level")
     if numbers.dtype.kind == "f":
@@ -206,7 +208,7 @@ def tabulate(data: Microdata, names: Sequence[str], *, weighted: bool = False) -
     columns, sizes = rank_columns(data, tuple(names))
     if prod(sizes) > MOST_CELLS:
         raise InputError(
-            f"the table by {', '.join(names)} would have {prod(sizes):,} cells, at most {MOST_CELLS:,} are possible",
+            f"the table by {', '.join(names)} would have {prod(sizes):,} cells; the limit is {MOST_CELLS:,}",
             code="too-many-cells",
             hint="recode attributes to fewer levels, or leave one out",
         )
@@ -233,7 +235,7 @@ def check_table_names(data: Microdata, names: Sequence[str]) -> None:
     """Refuse attributes that cannot form a table, and repeated ones."""
     if not names or len(set(names)) != len(names):
         raise SpecError(
-            "a table is named by its attributes, each once", code="bad-table", hint='for example ("Region", "Sex")'
+            "name a table by its attributes, each once", code="bad-table", hint='for example ("Region", "Sex")'
         )
     for name in names:
         kind = data.schema[name].kind
@@ -242,7 +244,7 @@ def check_table_names(data: Microdata, names: Sequence[str]) -> None:
             raise SpecError(
                 f"{name!r} is {kind.value}: a table is formed from categorical attributes",
                 code="not-categorical",
-                hint="describe it as nominal or ordinal in the schema; recode a continuous item to ranges",
+                hint="describe it as nominal or ordinal in the schema; recode a continuous item into ranges",
                 attribute=name,
             )
 
@@ -251,7 +253,7 @@ def check_tolerance(tolerance: Any) -> None:
     """Refuse a tolerance under which every count would be safe."""
     if isinstance(tolerance, bool) or not isinstance(tolerance, (int, np.integer)) or not 2 <= tolerance < 2**53:
         raise SpecError(
-            "the tolerance is a whole number from 2 to 2**53: the smallest count above 0 that may be published",
+            "the tolerance must be a whole number from 2 to 2**53: the smallest count above 0 that may be published",
             code="bad-tolerance",
             hint="3 is common; below 2 every count would be safe",
         )

@@ -31,7 +31,7 @@ def merge_files(homes: Microdata, people: Microdata, on: str | None = None) -> M
         raise SpecError(
             f"both files have a column {twice[0]!r}",
             code="column-in-both",
-            hint="leave it out of one of them, or rename it",
+            hint="drop it from one of them, or rename it",
             columns=twice,
         )
     people = _number_households(people, own)
@@ -129,7 +129,7 @@ def _look_up(people: Microdata, homes: Microdata, own: str, outside: Flags) -> p
             f"{plural(empty.size, 'household has', 'households have')} no person in the person file, and would be "
             f"lost; the first in record {empty[0] + 1:,} of the household file",
             code="empty-household",
-            hint="leave them out of the file first",
+            hint="remove them from the file first",
             households=int(empty.size),
             records=(empty[:_SHOWN] + 1).tolist(),
         )

@@ -71,7 +71,7 @@ def write_pairs(directory: Path, audit: Audit) -> None:
 
 
 def dump_audit(audit: Audit) -> tuple[str, dict[str, pa.Table]]:
-    """Return the audit of a single masking as JSON and tables, for a store of another kind than a directory."""
+    """Return the audit of a single masking as JSON and tables, for a store other than a directory."""
     return json.dumps(_audit_as_dict(audit), ensure_ascii=False, default=_plain), dict(_row_tables(audit))
 
 
@@ -263,7 +263,7 @@ def _plain(value: object) -> Any:
         return value.item()
     if isinstance(value, np.ndarray | tuple | set | frozenset):
         return list(value)
-    raise TypeError(f"{type(value).__name__} has no place in an audit record")
+    raise TypeError(f"{type(value).__name__} cannot be stored in an audit record")
 
 
 def _damaged_record(directory: Path) -> InputError:

@@ -77,7 +77,7 @@ def _open_both(
     same = first.schema.equals(second.schema) if types else first.schema.names == second.schema.names
     if len(first) != len(second) or not same:
         raise files_differ_error(
-            f"the two files do not fit: {plural(len(first), 'record')} and {len(second):,}, or other columns"
+            f"the two files do not match: {plural(len(first), 'record')} and {len(second):,}, or other columns"
         )
     return first, second, schema
 
@@ -87,7 +87,7 @@ def files_differ_error(message: str) -> InputError:
     return InputError(
         message,
         code="files-differ",
-        hint="give the masked file that stays inside, which has the rows and columns of the original",
+        hint="give the internal masked file, which has the rows and columns of the original",
     )
 
 

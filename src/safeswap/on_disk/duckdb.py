@@ -190,7 +190,7 @@ class DuckDBEvidence:
         return self._table.count_changed([self._names.index(name)]) if name in self._names else 0
 
     def count_moved_cells(self, names: Names) -> int:
-        """Count the cells that have another count than before."""
+        """Count the cells that have a different count from before."""
         changed = [self._names.index(name) for name in names if name in self._names]
         others = [self._others.index(name) for name in names if name not in self._names]
         return self._table.count_moved_cells(changed, others) if changed else 0
@@ -218,7 +218,7 @@ class DuckDBEvidence:
         return self._table.count_torn(self._others.index(unit), places, self._sizes[unit])
 
     def count_moved_units(self, unit: str, names: Names) -> int:
-        """Count the cells that have another number of units than before."""
+        """Count the cells that have a different number of units from before."""
         changed = [self._names.index(name) for name in names if name in self._names]
         others = [self._others.index(name) for name in names if name not in self._names]
         return self._table.count_moved_cells(changed, others, unit=self._others.index(unit)) if changed else 0
@@ -307,7 +307,7 @@ def _bad_identifier(code: str, message: str, name: str, rows: list[int]) -> Inpu
     return InputError(
         f"{message}, the first in {describe_positions(positions, None)}",
         code=code,
-        hint="an identifier must be there in every record and unique; name another column",
+        hint="an identifier must be present and unique in every record; name another column",
         column=name,
         **positions_of(positions, None),
     )

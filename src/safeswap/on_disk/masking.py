@@ -159,7 +159,7 @@ def _refuse_half(masked_file: Path, audit: Path, *, is_half: bool) -> None:
     known = has_half(masked_file, audit) if is_half else has_record(digest_of(masked_file), audit)
     if known:
         both = "give both: households=(original, masked), or --households and --masked-households"
-        told, hint = ("together with", both) if is_half else ("without", "leave the files of households out")
+        told, hint = ("together with", both) if is_half else ("without", "omit the files of households")
         raise InputError(
             f"{masked_file.name!r} was masked {told} a file of households",
             code="two-files",
@@ -211,7 +211,7 @@ def find_past_steps(digest: str, audit: Path, notes: Mapping[str, Any], *, own: 
         source = content["notes"].get("source_sha256", "")
         if source in files - {"", digest}:
             raise InputError(
-                f"the records of earlier maskings go in a circle: {record.name!r} was made from a file made from it",
+                f"the records of earlier maskings form a cycle: {record.name!r} was made from a file made from it",
                 code="lineage-cycle",
                 hint="move the record that does not belong to these files out of the audit directory",
                 record=str(record),
@@ -333,7 +333,7 @@ def write_both(audit: Path | None, output: Path, *, new: Sequence[Path] = ()) ->
 
 
 def _stamp(output: Path) -> tuple[int, int] | None:
-    """Return what tells a file from its successor of the same name; None if there is none."""
+    """Return what distinguishes a file from its successor of the same name; None if there is none."""
     try:
         found = output.stat()
     except OSError:
@@ -386,7 +386,7 @@ def _description(masked: Masked) -> dict[str, Any]:
 
 
 def name_types(types: Mapping[str, Sequence[pa.DataType]]) -> dict[str, str]:
-    """Return the types of columns that have another one than before, for the notes of a record."""
+    """Return the types of columns whose type has changed, for the notes of a record."""
     return {name: str(new) for name, (old, new) in types.items() if old != new}
 
 
@@ -423,7 +423,7 @@ def _cast_like(after: Microdata, before: Microdata, described: Schema, types: Ma
                 raise InputError(
                     f"column {name!r} of the masked file does not hold what the original's column holds",
                     code="masked-types",
-                    hint="let swap write the masked file as Parquet",
+                    hint="write the masked file as Parquet with swap",
                     column=name,
                 ) from None
         columns[name] = share_column(before.table.column(name), column)

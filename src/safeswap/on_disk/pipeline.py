@@ -1,4 +1,4 @@
-"""Mask Parquet files by a pipeline: step after step through files beside the target, one record for all of them.
+"""Mask Parquet files by a pipeline: step by step through files beside the target, with one record for all of them.
 
 Each step runs on the job's engine, and is verified on disk, as if it were alone. A method that needs the whole file
 runs in memory, whatever the engine: a pipeline needs as much memory as its most demanding step.
@@ -52,7 +52,7 @@ class _Stage:
 
     @property
     def schema(self) -> Schema:
-        """How the columns are described afterwards."""
+        """The description of the columns after the masking."""
         content = self.content
         return Schema.model_validate(content["notes"].get("masked_schema", content["schema"]))
 
@@ -110,7 +110,7 @@ def _pipeline_of(job: Job) -> Pipeline:
 
 
 def _run_stages(job: Job, schema: Schema, work: Path, *, is_directory: bool) -> list[_Stage]:
-    """Run the steps one after the other; a file that the next step has read is removed."""
+    """Run the steps one after another; a file that the next step has read is removed."""
     stages: list[_Stage] = []
     spec = _pipeline_of(job)
     in_memory = steps_in_memory(spec)

@@ -114,7 +114,7 @@ def mask_whole(job: Job, method: Method, files: ParquetFiles, schema: Schema) ->
     findings = verify(method.invariants(data, job.spec), before=data, after=masked.data, audit=masked.audit)
     if broken := [finding for finding in findings if not finding.ok]:
         raise UnsafeRelease(
-            "what was promised does not hold; nothing was written: " + "; ".join(each.problem for each in broken),
+            "a promise does not hold; nothing was written: " + "; ".join(each.problem for each in broken),
             code="promise-broken",
             hint="please report it: this is a fault of the program",
             findings=[finding.as_dict() for finding in broken],
@@ -176,7 +176,7 @@ def blame_changed_source(files: ParquetFiles) -> Iterator[None]:
 
 @contextmanager
 def open_output(job: Job, files: ParquetFiles, *, whole: bool) -> Iterator[tuple[Path, Path, list[Path]]]:
-    """Give the path to write to, a temporary directory on the same disk, and the list for the record."""
+    """Yield the path to write to, a temporary directory on the same disk, and the list for the record."""
     is_directory = files.is_directory or whole
     new = atomic_directory if is_directory else atomic_write
     options: dict[str, Any] = {"marker": "_SUCCESS"} if is_directory else {}
@@ -205,7 +205,7 @@ def _verify(output: Output, part: Path, promises: tuple[Invariant, ...]) -> tupl
     wrong = output.find_damaged(part)
     copied = Finding(
         invariant="CopiedColumns",
-        sentence="Every column in which nothing was to change is in the new file as in the old one.",
+        sentence="Every column in which nothing was to change is the same in both files.",
         ok=not wrong,
         problem=f"{plural(len(wrong), 'column is', 'columns are')} not as before: {', '.join(wrong[:5])}"
         if wrong
@@ -215,7 +215,7 @@ def _verify(output: Output, part: Path, promises: tuple[Invariant, ...]) -> tupl
     broken = [finding for finding in findings if not finding.ok]
     if broken:
         raise UnsafeRelease(
-            "the masked file does not keep what was promised; nothing was written: "
+            "the masked file breaks a promise; nothing was written: "
             + "; ".join(dict.fromkeys(finding.problem for finding in broken)),
             code="promise-broken",
             hint="please report it: this is a fault of the program, of the disk, or of the cluster",

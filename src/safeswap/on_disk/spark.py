@@ -117,7 +117,7 @@ class SparkEvidence:
         return self._compared.count_changed(name) if name in self._names else 0
 
     def count_moved_cells(self, names: Names) -> int:
-        """Count the cells that have another count than before."""
+        """Count the cells that have a different count from before."""
         return self._compared.count_net_change(names)[1] if set(names) & set(self._names) else 0
 
     def count_repeated(self, stage: int) -> int:
@@ -141,7 +141,7 @@ class SparkEvidence:
         return self._compare_units(unit, names).count_torn()
 
     def count_moved_units(self, unit: str, names: Names) -> int:
-        """Count the cells that have another number of units than before."""
+        """Count the cells that have a different number of units from before."""
         return self._compare_units(unit, names).count_moved_cells()
 
     def explains(self, name: str) -> bool:
@@ -180,7 +180,7 @@ def _check_identifier(records: SparkRecords) -> None:
 
 @contextmanager
 def spark_session(session: Any, threads: int | None, *, records: int) -> Iterator[Any]:
-    """Give the caller's session, or one of our own that ends with the block; translate Spark's errors."""
+    """Yield the caller's session, or one of our own that ends with the block; translate Spark's errors."""
     spark = own_session(master=f"local[{threads or '*'}]", records=records) if session is None else session
     before = {name: spark.conf.get(name, None) for name in NEEDED}
     try:
@@ -216,8 +216,8 @@ def _translate_error(error: Exception) -> Exception:
     if not isinstance(error, Py4JError | PySparkException | ConnectionError):
         return error
     return EngineError(
-        "Spark could not do its part; nothing was written",
+        "Spark failed; nothing was written",
         code="engine-failed",
-        hint="look at the logs of the cluster: a disk may be full, or workers may lack memory or safeswap itself",
+        hint="check the logs of the cluster: a disk may be full, or workers may lack memory or safeswap itself",
         reason=type(error).__name__,
     )

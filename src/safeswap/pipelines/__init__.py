@@ -1,1 +1,1 @@
-"""Pipelines: maskings of any methods, one after the other, as one job."""
+"""Pipelines: maskings by any methods, one after another, as one job."""

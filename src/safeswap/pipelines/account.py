@@ -53,7 +53,7 @@ _NUMBERS_OF_UNITS = (Kind.IDENTIFIER, Kind.HOUSEHOLD)
 
 _PUBLIC_WORDS: dict[type[Effect], str] = {
     Permuted: "values were exchanged between records",
-    Redrawn: "some values were drawn anew",
+    Redrawn: "some values were redrawn",
     Replaced: "values were replaced",
 }
 """The words for users of the data on steps whose result depends on a draw."""
@@ -117,7 +117,7 @@ class Change:
 
     @check_types
     def sentence_after(self, earlier: Sequence[PastStep], *, all_named: bool = True) -> str:
-        """Return the sentence of a file that went through other steps before, which are told first.
+        """Return the sentence of a file that went through other steps before, which are named first.
 
         Without ``all_named``, some earlier step changed a column that has another name now, or is gone: then no column
         is called as collected.
@@ -133,7 +133,7 @@ class Change:
         told = list(dict.fromkeys((*past, *own)))
         if set(told) <= _TRUE_VALUES.keys():
             told = [f"{words}; {_TRUE_VALUES[words]}" for words in told]
-        untouched = "as collected, in every record" if all_named else "not changed by any step known by its name"
+        untouched = "as collected, in every record" if all_named else "not changed by any step known under this name"
         return f"{self.column}: {'; '.join(told) or untouched}."
 
     @check_types

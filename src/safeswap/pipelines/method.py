@@ -94,7 +94,7 @@ class PipelineMethod:
         return tuple(effect for each in found for effect in ((Replaced(schema.names),) if each is None else each))
 
     def invariants(self, data: Microdata, spec: Pipeline) -> tuple[Invariant, ...]:
-        """Promise what no step affects, and that everything can be undone; ``account_for`` tells the rest."""
+        """Promise what no step affects, and that everything can be undone; ``account_for`` states the rest."""
         affected = {name for effect in self.effects(data.schema, spec) for name in effect.columns}
         untouched = tuple(name for name in data.attributes if name not in affected)
         return (SameRows(), *((UntouchedColumns(untouched),) if untouched else ()), ReplaysFromAudit())
@@ -222,15 +222,15 @@ def check_step(schema: Schema, spec: Pipeline, number: int) -> None:
     effects = declared_effects(method, schema, step.spec) or ()
     if own is not None and any(effect.reaches((own.name,)) for effect in effects):
         error: SafeswapError = SpecError(
-            f"the record identifier {own.name!r} is not for a step to change",
+            f"a step cannot change the record identifier {own.name!r}",
             code="identifier-role",
-            hint="a release gives new identifiers or none; leave it out of the step",
+            hint="a release gives new identifiers or none; omit it from the step",
             attribute=own.name,
         )
         raise at_step(error, number, step.name)
     changed = [name for each in effects if not isinstance(each, Blanked | Dropped) for name in each.columns]
     if gone := [name for name in changed if name in earlier.dropped]:
-        error = InfeasibleError(f"{gone[0]!r} has no values any more", code="dropped-attribute", attribute=gone[0])
+        error = InfeasibleError(f"{gone[0]!r} has no values left", code="dropped-attribute", attribute=gone[0])
         raise explain_misfit(error, schema, spec, number)
 
 

@@ -95,7 +95,7 @@ def _as_step(given: Any, number: int, taken: Iterable[str]) -> Step:
         )
     if isinstance(given, Pipeline):
         raise SpecError(
-            f"step {number} is a pipeline itself",
+            f"step {number} is itself a pipeline",
             code="bad-spec",
             hint="add its steps one by one: pipeline + other",
             position=number,

@@ -115,7 +115,7 @@ class Project:
         """Refuse names that nothing in the project has."""
         Pipeline(tuple(step for step, _ in self.listed))  # all names differ
         if len(scenarios) < len(self.scenarios):
-            raise SpecError("two scenarios have one name", code="bad-project", hint="give each a name of its own")
+            raise SpecError("two scenarios have one name", code="bad-project", hint="give each a unique name")
         for name in self.release.require:
             if name not in scenarios:
                 raise SpecError(
@@ -129,7 +129,7 @@ class Project:
         for section, number, setting, name in self._columns():
             if self.schema is not None and name not in self.schema:
                 raise SpecError(
-                    f"{setting} names {name!r}, which is no column of the schema",
+                    f"{setting} names {name!r}, which is not a column of the schema",
                     code="unknown-attribute",
                     hint=_closest(name, self.schema.names) or attribute_hint(name, self.schema.names),
                     section=section,
@@ -170,7 +170,7 @@ class Project:
     @classmethod
     @check_types
     def of(cls, content: Mapping[str, Any]) -> Project:
-        """Make a project from the content of its file, which may leave out the data; other files are not read.
+        """Make a project from the content of its file, which may omit the data; other files are not read.
 
         >>> Project.of({"scenario": [{"name": "prosecutor", "keys": ["age"]}]}).scenarios[0].keys
         ('age',)
@@ -184,7 +184,7 @@ class Project:
     @classmethod
     @check_types
     def parse_alone(cls, text: str) -> Project:
-        """Read a project from the text of a file that came without others; it may leave out the data."""
+        """Read a project from the text of a file that came without others; it may omit the data."""
         content = parse_toml(text, Path(_FILE), bad=_bad_project)
         return _Reader(text, None).make({"data": {"file": _UNNAMED}, **content})
 
@@ -258,7 +258,7 @@ def _wrong_argument(name: str) -> SpecError:
 
 
 def with_scenario(values: Any, scenarios: Mapping[str, Scenario]) -> Any:
-    """Return the values of a step with the scenario in place of its name."""
+    """Return the values of a step with the scenario instead of its name."""
     if not isinstance(values, Mapping) or not isinstance(name := values.get("scenario"), str) or not name:
         return values
     if name in scenarios:
@@ -283,9 +283,7 @@ def set_aside(items: list[Any], scenarios: Mapping[str, Scenario]) -> tuple[Pipe
         is_off = each.get("off", False) if isinstance(each, Mapping) else False
         if not isinstance(is_off, bool):
             message = f"step {number}: off is true or false"
-            raise SpecError(
-                message, code="bad-spec", hint="off = true keeps a step without its effect", position=number
-            )
+            raise SpecError(message, code="bad-spec", hint="off = true keeps a step but skips it", position=number)
         plain = {name: value for name, value in each.items() if name != "off"} if isinstance(each, Mapping) else each
         steps.append(with_scenario(plain, scenarios))
         off.append(is_off)
@@ -424,9 +422,9 @@ class _Reader:
     def _beside(self, name: str) -> Path:
         if self.folder is None:
             raise SpecError(
-                f"the project names another file, {name!r}, which did not come with it",
+                f"the project names another file, {name!r}, which was not included",
                 code="bad-project-file",
-                hint="write its content into the project file",
+                hint="copy its content into the project file",
             )
         return self.folder / name
 

@@ -1,4 +1,4 @@
-"""The text of a project file: its lines, which a reader of TOML does not tell, and how it is written for people."""
+"""The text of a project file: its line numbers, which a TOML parser does not give, and how it is written for people."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _NAMED = re.compile(r"\s*name\s*=\s*(?P<text>\"(?:[^\"\\]|\\.)*\"|'[^']*')")
 
 
 def list_entries(text: str) -> list[Entry]:
-    """List the headings and settings of the text by line. A reader of TOML does not tell lines; this one needs to."""
+    """List the headings and settings of the text by line. A TOML parser does not give lines; this one needs to."""
     section, number = "", 0
     blocks: dict[str, int] = {}
     found: list[Entry] = []
@@ -89,8 +89,8 @@ def _unquote(text: str) -> str:
 
 _HEADER = """\
 # A job of safeswap, from the data to what is released. Edit it freely.
-# A comment that begins with a question mark is a guess: check it, correct it, and take the question mark out.
-# `safeswap run` masks by the steps below; `safeswap status` says what is out of date; `safeswap release` publishes.
+# A comment that begins with a question mark is a guess: check it, correct it, and remove the question mark.
+# `safeswap run` carries out the steps below; `safeswap status` says what is out of date; `safeswap release` publishes.
 """
 _COMMENTS = {
     "schema": "one line per column; kinds: nominal ordinal numeric date weight household geography identifier",
@@ -248,7 +248,7 @@ _Place: TypeAlias = tuple[str, str, str]  # a section, the name of the scenario 
 
 
 def _collect_comments(text: str, before: str) -> tuple[dict[_Place | None, list[str]], dict[_Place, str]]:
-    """Return people's comments by the place in ``text`` that they stand above or beside; None is the end."""
+    """Return people's comments by the place in ``text`` that they are above or beside; None is the end."""
     own = {each.removeprefix("#").strip() for each in (_HEADER + _EXAMPLES).split("\n")} | {*_COMMENTS.values()}
     there = _list_places(text)
     places = {line: place for place, line in _list_places(before).items()}

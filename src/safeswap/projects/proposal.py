@@ -154,7 +154,7 @@ def _describe(data: Microdata, attribute: Attribute, levels: dict[str, int], des
 
 
 def _find_design(schema: Schema) -> dict[str, tuple[str, str]]:
-    """Return the columns that are, by their names, parts of the design of the sample: the part, and how to tell it."""
+    """Return the columns that are, by their names, parts of the sample design: the part, and how it was recognised."""
     codes = (Kind.NOMINAL, Kind.ORDINAL, Kind.NUMERIC, Kind.GEOGRAPHY)
     found: dict[str, tuple[str, str]] = {each.design: (each.name, "") for each in schema.attributes if each.design}
     for each in schema.attributes:
@@ -184,7 +184,7 @@ def _nest_areas(data: Microdata) -> Iterator[tuple[str, int]]:
 
 
 def _possible_keys(data: Microdata) -> tuple[str, ...]:
-    """Return the columns that somebody outside might know: no number with very many values."""
+    """Return the columns that an outsider might know: no number with very many values."""
     kinds = {each.name: each.kind for each in data.schema.attributes}
     return tuple(
         name
@@ -195,11 +195,11 @@ def _possible_keys(data: Microdata) -> tuple[str, ...]:
 
 def _tell_ranks(ranked: KeySuggestions) -> str:
     told = ", ".join(f"{each.name} +{each.added:.1%}" for each in ranked)
-    return f"ranked by the records each adds to those that are unique: {told}; strike out what nobody outside knows"
+    return f"ranked by the records each adds to those that are unique: {told}; remove what nobody outside can know"
 
 
 def _recodes(data: Microdata, keys: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    """Yield a step for each key that is a number or a date: bands in place of single values."""
+    """Yield a step for each key that is a number or a date: bands instead of single values."""
     for name in keys:
         if data.schema[name].kind is Kind.DATE:
             yield {"step": "date_band", "attribute": name, "by": "year"}

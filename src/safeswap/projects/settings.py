@@ -146,7 +146,7 @@ class ReleaseSettings(Stated):
         bool | None, Field(description="publish households and persons apart; by default if the data are two files")
     ] = None
     identifiers: Annotated[Literal["new", "none"], Field(description="assign new record numbers, or none")] = "new"
-    drop: Annotated[Names, Field(description="columns to leave out")] = ()
+    drop: Annotated[Names, Field(description="columns to omit")] = ()
     date: Annotated[str, Field(description="date of the release")] = ""
     publish_rate: Annotated[bool, Field(description="publish the share of records that took part")] = False
     publish_errors: Annotated[

@@ -1,4 +1,4 @@
-"""Finished steps of a project, kept beside its file so that a run goes on where an earlier one stopped.
+"""Finished steps of a project, kept beside its file so that a run resumes where an earlier one stopped.
 
 Everything is sealed with the project's key (AES-GCM) and found by a keyed digest: without the key a file shows its size
 and its date. What cannot be opened counts as not there, and is made again.
@@ -73,7 +73,7 @@ class StageStore:
             return None
 
     def write(self, content: bytes, *about: str) -> None:
-        """Keep this, durably; whoever is interrupted leaves nothing."""
+        """Store this durably; an interrupted write leaves nothing."""
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         name, nonce = self._name(about), secrets.token_bytes(_NONCE)

@@ -66,7 +66,7 @@ def long_counts(source: Any, *, count: str = COUNT, **options: Any) -> LongCount
     sizes = [each.cardinality for each in coded]
     if prod(sizes) > MOST_CELLS:
         raise InputError(
-            f"the table would have {plural(prod(sizes), 'cell')}, at most {MOST_CELLS:,} are possible",
+            f"the table would have {plural(prod(sizes), 'cell')}; the limit is {MOST_CELLS:,}",
             code="too-many-cells",
             hint="merge levels, or leave out a variable",
         )
@@ -171,7 +171,7 @@ def _refuse_repeated(cells: Rows, names: tuple[str, ...]) -> None:
         raise InputError(
             f"{plural(repeated, 'row repeats', 'rows repeat')} a cell by {', '.join(names)}",
             code="repeated-cell",
-            hint="give each cell one row; leave totals out, they follow from the cells",
+            hint="give each cell one row; omit totals, which follow from the cells",
             rows=repeated,
         )
 
@@ -201,7 +201,7 @@ def count_tables(
         return Programme(tables=tables), [None] * len(tables)
     if isinstance(source, Microdata):
         raise SpecError(
-            "say which table to make", code="no-table", hint='name its attributes: attributes=["Region", "Sex"]'
+            "state which table to make", code="no-table", hint='name its attributes: attributes=["Region", "Sex"]'
         )
     if (
         isinstance(source, (list, tuple))

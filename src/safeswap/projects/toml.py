@@ -59,7 +59,7 @@ def parse_toml(text: str, file: Path, *, bad: Callable[..., InputError]) -> dict
     except tomllib.TOMLDecodeError as error:
         # Only the position is used: the parser's message may quote the file.
         if (place := _AT_LINE.search(str(error))) is None:
-            raise bad(file, "the file ends in the middle of something") from None
+            raise bad(file, "the file ends unexpectedly") from None
         line, column = int(place[1]), int(place[2])
         raise bad(file, f"line {line}, column {column} is not valid TOML", line=line, column=column) from None
     except RecursionError:
@@ -374,7 +374,7 @@ def read_scenarios(path: str | os.PathLike[str]) -> tuple[Scenario, ...]:
 
 
 def choose_scenario(place: str) -> Scenario:
-    """Read one scenario by ``FILE`` or ``FILE:NAME``; the name may be left out if the file has only one.
+    """Read one scenario by ``FILE`` or ``FILE:NAME``; the name may be omitted if the file has only one.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

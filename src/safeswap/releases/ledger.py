@@ -374,7 +374,7 @@ def _explain(path: Path) -> Iterator[None]:
 
 def _damaged(path: Path | None = None) -> InputError:
     return InputError(
-        "the ledger does not open: it was changed, or has another key",
+        "the ledger does not open: it was changed, or belongs to another key",
         code="ledger-damaged",
         hint="restore the ledger and its key from a backup",
         **({"file": str(path)} if path else {}),

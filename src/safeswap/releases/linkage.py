@@ -125,7 +125,7 @@ class Linkage:
             return
         before, after = find_households(self.masked.original), find_households(self.masked.data)
         if len(before) != len(after) or not np.array_equal(before.of_record, after.of_record):
-            message = f"{own!r} does not group the records as in the original: households have other members"
+            message = f"{own!r} does not group the records as in the original: households have different members"
             yield refusal("household-changed", message, column=own)
             return
         for name in (name for name in shared if name in self.changed):
@@ -143,7 +143,7 @@ class Linkage:
             return
         if wrong := int(np.count_nonzero((both[1] != homes.sizes) & ~np.isnan(both[1]))):
             households = plural(wrong, "household has", "households have")
-            message = f"{households} another number of members than {name!r} says, unlike in the original"
+            message = f"{households} a different number of members from what {name!r} says, unlike in the original"
             yield refusal("household-size", message, column=name)
 
     def _is_exposed(self, group: str, value: str) -> bool:
@@ -184,16 +184,16 @@ class Linkage:
         if self._are_areas(group, value):
             areas = plural(split, f"area of {group!r} lies", f"areas of {group!r} lie")
             message = f"{areas} in more than one area of {value!r}, unlike in the original"
-            return refusal("geography-split", message, column=value)
+            return refusal("geography-split", message, column=value, revealed_by=group)
         groups = plural(split, "group", "groups")
         if self._kind(group) is Kind.HOUSEHOLD or self._is_small(group):
             message = (
                 f"records of the same {group!r} have the same {value!r} in the original; in {groups} it was changed "
                 "for some records only, so that the others reveal it"
             )
-            return refusal("household-split", message, column=value)
+            return refusal("household-split", message, column=value, revealed_by=group)
         message = f"{value!r} follows from {group!r} in the original: where it was changed, {group!r} reveals it"
-        return refusal("read-off", f"{message} ({groups} of equal values)", column=value)
+        return refusal("read-off", f"{message} ({groups} of equal values)", column=value, revealed_by=group)
 
     def _is_small(self, group: str) -> bool:
         return self._distinct[group] * LARGEST_HOUSEHOLD >= self._records

@@ -259,7 +259,7 @@ def find_obstacle(
 
 
 def preview(masked: Masked, *, account: Account, terms: Terms) -> PublicPage:
-    """Return what the public report of a release would tell, before there is one."""
+    """Return what the public report of a release would say, before there is one."""
     _check_tolerance(terms.tolerance)
     names = released_names(masked.data.schema, identifiers=terms.identifiers, drop=terms.drop)
     facts = _public_facts(Linkage(masked, names), account, terms)
@@ -268,7 +268,7 @@ def preview(masked: Masked, *, account: Account, terms: Terms) -> PublicPage:
 
 
 def _enter_released(release: Release, past: Sequence[PastStep], ledger: Ledger) -> None:
-    """Let the register know the released table: who masks it again shall tell what it went through."""
+    """Register the released table, so that a report on a later masking can say what it went through."""
     for register in registers_of(ledger):
         enter_table(Microdata(release.table, release.schema, past=tuple(past)), register)
 
@@ -277,7 +277,7 @@ def _refuse_stamped(masked: Masked, key: Key) -> None:
     refuse_insecure(key)
     if not masked.audit.releasable:
         raise UnsafeRelease(
-            f"what was masked is stamped {masked.audit.stamp}",
+            f"the masking is stamped {masked.audit.stamp}",
             code="not-for-release",
             hint="mask again, for release: with a secret key (`safeswap keygen`) and, for an edit, its keyed variant",
         )
@@ -286,13 +286,13 @@ def _refuse_stamped(masked: Masked, key: Key) -> None:
         raise UnsafeRelease(
             f"before it was masked, the file had been masked by {insecure[0]!r} in a way that anyone can undo",
             code="not-for-release",
-            hint="begin with the original file, and mask every time with a secret key (`safeswap keygen`)",
+            hint="start from the original file, and use a secret key for every masking (`safeswap keygen`)",
         )
 
 
 def _unpublished_label(masked: Masked, terms: Terms) -> Iterator[Remark]:
     if masked.data.schema.label and masked.data.schema.label != terms.title:
-        yield warning("not-kept", "the label of the original file is not published; state it as title if it may be")
+        yield warning("not-kept", "the label of the original file is not published; pass it as title if it may be")
 
 
 def _published_rate(terms: Terms) -> Iterator[Remark]:
@@ -320,9 +320,9 @@ def _refuse_nested(public: Path, audit: Path) -> None:
     one, other = public.resolve(), audit.resolve()
     if one == other or one in other.parents or other in one.parents:
         raise OutputError(
-            "the public directory and the audit directory are inside each other",
+            "one of the public and audit directories lies inside the other",
             code="nested-directories",
-            hint="keep the audit record where the original data are, away from what is published",
+            hint="keep the audit record with the original data, away from what is published",
             public=str(public),
             audit=str(audit),
         )
@@ -363,7 +363,7 @@ def _make_private(root: Path) -> None:
         raise OutputError(
             f"the audit directory {root.name!r} cannot be made: {os.strerror(error.errno or 0)}",
             code="no-directory",
-            hint="make the directory first",
+            hint="create the directory first",
             file=str(root),
         ) from None
 
@@ -373,7 +373,7 @@ def _verify_promises(account: Account) -> tuple[Finding, ...]:
     broken = [finding for finding in findings if not finding.ok]
     if broken:
         raise UnsafeRelease(
-            f"what was promised does not hold: {broken[0].problem}",
+            f"a promise does not hold: {broken[0].problem}",
             code="invariant-broken",
             hint="nothing was released; mask the file again, and report it if it happens again",
             findings=[finding.as_dict() for finding in broken],
@@ -387,11 +387,11 @@ def _check_masked(linkage: Linkage, terms: Terms) -> tuple[Remark, ...]:
         return ()
     if not terms.unmasked:
         raise UnsafeRelease(
-            "nothing was masked: every released value is as it was in the file that was masked",
+            "nothing was masked: every released value is the same as in the file that was masked",
             code="nothing-masked",
-            hint="raise the rate or the number of pairs, or state that the values are to leave as they are (unmasked)",
+            hint="raise the rate or the number of pairs, or state that the values may be released unchanged (unmasked)",
         )
-    return (warning("nothing-masked", "nothing was masked: every released value is as it was; the report says so"),)
+    return (warning("nothing-masked", "nothing was masked: every released value is unchanged; the report says so"),)
 
 
 def _drops_columns(masked: Masked) -> bool:
@@ -403,7 +403,7 @@ def _describe_protection(linkage: Linkage, terms: Terms) -> str:
     """Describe how the data were protected: everything that was done to them, in order, and nothing else."""
     if linkage.changed:
         return "; then ".join((*terms.earlier, terms.method))
-    done = "Columns were left out" if _drops_columns(linkage.masked) else "Nothing was masked"
+    done = "Columns were dropped" if _drops_columns(linkage.masked) else "Nothing was masked"
     if terms.earlier:
         return f"{'; then '.join(terms.earlier)}. After that: {done.lower()}, and no released value was changed."
     return f"{done}: every released value is as it was in the original file."
@@ -454,16 +454,16 @@ def _multipliers(masked: Masked, indicators: str) -> tuple[tuple[str, float], ..
         raise SpecError(
             "no kind of estimate has three estimates, so there is no multiplier to publish",
             code="no-indicator",
-            hint="state more indicators, or by more domains; or publish none",
+            hint="state more indicators, or more domains; or publish none",
         )
     return tuple(found.items())
 
 
 def _tell_columns(masked: Masked, account: Account, names: Sequence[str], past: Sequence[PastStep]) -> tuple[str, ...]:
-    """Tell the whole chain of each released column; a column that is gone is not named."""
+    """Describe the whole chain of each released column; a column that is gone is not named."""
     gone = any(name not in masked.original.schema for step in past for name in step.attributes)
     told = [account.changes[name].sentence_after(past, all_named=not gone) for name in names]
-    told += ["An earlier step changed a column that is not released, or has another name now."] if gone else []
+    told += ["An earlier step changed a column that is not released, or that has since been renamed."] if gone else []
     return tuple(told)
 
 
@@ -495,7 +495,7 @@ def _refuse_second(
         raise UnsafeRelease(
             "these records have been released before. " + " ".join(each.sentence for each in found),
             code="second-release",
-            hint="publish the earlier release, or state why a second one is wanted (second_release)",
+            hint="publish the earlier release, or state why a second one is needed (second_release)",
             differencing=[each.as_dict() for each in found],
         )
     return found
@@ -507,7 +507,7 @@ def _ledger_remarks(entry: Entry, likenesses: Sequence[tuple[Likeness, Entry]]) 
     names = [each.release for each, _ in likenesses if not each.alarm and each.identifiers >= ALARM_SHARE]
     if names:
         others = f"{names[-1]} and {len(names) - 1:,} more" if len(names) > 1 else names[-1]
-        message = f"Most identifiers also occur in {others}; the contents differ, so this is no alarm."
+        message = f"Most identifiers also occur in {others}; the contents differ, so there is no alarm."
         found.append(warning("equal-identifiers", message))
     if likenesses and not has_content(entry.original):
         found.append(warning("little-content", f"These columns are too few or too coarse to compare. {NOT_SEEN}"))

@@ -160,7 +160,7 @@ def find_past_of_file(digest: str, register: Register) -> Past:
 
 
 def join_pasts(pasts: Iterable[Past]) -> Past:
-    """Return one history that tells all of several; what two of them have in common at their start is told once.
+    """Return one history that combines several; what two of them have in common at their start appears once.
 
     >>> swap, pram = (PastStep(method=name, attributes=("Race",)) for name in ("swap", "pram"))
     >>> [step.method for step in join_pasts([(swap,), (swap, pram), ()])]
@@ -287,7 +287,7 @@ def _name_pieces(pieces: Iterable[pa.ChunkedArray], register: Register) -> list[
 
 
 def _name_column(batches: Iterable[Words], register: Register) -> list[bytes]:
-    """Name a column by its values in order; no name if it holds too little to be told from others."""
+    """Name a column by its values in order; no name if it holds too little to be distinguished from others."""
     digest, changes, last = hashlib.sha256(), 0, None
     for words in filter(len, batches):
         digest.update(np.ascontiguousarray(words).data)

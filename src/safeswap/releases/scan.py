@@ -72,7 +72,7 @@ def read_dictionary(directory: Path) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise damaged_error("it is not a data dictionary", file=path.name) from None
     if not (keys_are_known and complete and genuine):
-        raise damaged_error("it has more or less than a data dictionary", file=path.name)
+        raise damaged_error("it does not have exactly the fields of a data dictionary", file=path.name)
     return dict(dictionary)
 
 
@@ -96,12 +96,10 @@ def document_remarks(directory: Path, manifest: Manifest, dictionary: Mapping[st
     """Find mismatches of dictionary, manifest and report with each other, and with the number of records."""
     remarks = list(_label_remarks(dictionary))
     if (directory / "dictionary.csv").read_bytes() != dictionary_csv(dict(dictionary)):
-        remarks.append(
-            refusal("foreign-text", "dictionary.csv is not dictionary.json as a table", file="dictionary.csv")
-        )
+        remarks.append(refusal("foreign-text", "dictionary.csv does not match dictionary.json", file="dictionary.csv"))
     if not manifest.facts.keys() <= _FACT_KEYS or manifest.facts.get("records") != records:
         remarks.append(
-            refusal("foreign-fact", "the manifest has more than public facts, or wrong ones", file="manifest.json")
+            refusal("foreign-fact", "the manifest has facts that are wrong or not public", file="manifest.json")
         )
     tolerance = manifest.facts.get("tolerance")
     return remarks + report_remarks(directory / "report.html", tolerance if isinstance(tolerance, int) else 0)

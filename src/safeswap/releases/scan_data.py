@@ -29,13 +29,17 @@ _NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)*|[.,]\d+)([eE][+-]?\d+)?%?")
 
 @dataclass(frozen=True, kw_only=True)
 class Remark:
-    """One finding: where, what, and whether it forbids the release. It contains no value of a record."""
+    """One finding: where, what, and whether it forbids the release. It contains no value of a record.
+
+    ``revealed_by`` is the column that gives away the values of ``column``: the finding is gone without either.
+    """
 
     code: str
     message: str
     refuses: bool
     column: str = ""
     file: str = ""
+    revealed_by: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, for ``--json`` and for the verifier's report."""
@@ -45,12 +49,13 @@ class Remark:
             "refuses": self.refuses,
             "column": self.column,
             "file": self.file,
+            **({"revealed_by": self.revealed_by} if self.revealed_by else {}),
         }
 
 
-def refusal(code: str, message: str, *, column: str = "", file: str = "") -> Remark:
+def refusal(code: str, message: str, *, column: str = "", file: str = "", revealed_by: str = "") -> Remark:
     """Make a finding that forbids the release."""
-    return Remark(code=code, message=message, refuses=True, column=column, file=file)
+    return Remark(code=code, message=message, refuses=True, column=column, file=file, revealed_by=revealed_by)
 
 
 def warning(code: str, message: str, *, column: str = "", file: str = "") -> Remark:
@@ -63,7 +68,7 @@ _LEFT_OUT = "nothing was released; leave the column out, or give it another name
 _HINTS = {
     **dict.fromkeys(("index-column", "formula-name", "invisible-name"), _LEFT_OUT),
     "household-split": "nothing was released; mark the attribute as the household's (household = true in the schema) "
-    "and mask again, leave it as it is, or leave out what tells who belongs together",
+    "and mask again, leave it as it is, or leave out what reveals who belongs together",
     "household-changed": "nothing was released; leave the number of households as it is: a release gives new numbers",
     "household-size": "nothing was released; leave the attribute as it is, or leave it out",
     "geography-split": "nothing was released; swap all levels of the geography together, hold the coarser ones fixed "
@@ -238,7 +243,7 @@ class SeenColumn:
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """A summary of a data file. ``tells_missing`` is False if the format cannot tell missing from empty."""
+    """A summary of a data file. ``tells_missing`` is False if the format cannot distinguish missing from empty."""
 
     records: int
     tells_missing: bool

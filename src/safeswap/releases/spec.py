@@ -20,14 +20,14 @@ class ReleaseSpec(Strict):
         "csv"
     )
     identifiers: Annotated[Literal["new", "none"], Field(description="assign new record numbers, or none")] = "new"
-    drop: Annotated[tuple[str, ...], Field(description="columns to leave out")] = ()
+    drop: Annotated[tuple[str, ...], Field(description="columns to omit")] = ()
     two_files: Annotated[bool, Field(description="publish a file of households and a file of persons")] = False
     title: Annotated[str, Field(description="title of the data set")] = ""
     date: Annotated[str, Field(description="date of the release")] = ""
     publish_rate: Annotated[bool, Field(description="publish the share of records that took part")] = False
     publish_errors: Annotated[
         str,
-        Field(description="publish by how much masking enlarges the standard errors of these key indicators"),
+        Field(description="publish the factor by which masking enlarges the standard errors of these key indicators"),
     ] = ""
     second_release: Annotated[str, Field(description="reason for releasing records that were released before")] = ""
     attack: Annotated[

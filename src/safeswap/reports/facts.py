@@ -1,4 +1,4 @@
-"""The facts of a release, collected once; every report tells a part of them and nothing else.
+"""The facts of a release, collected once; every report contains a part of them and nothing else.
 
 :class:`Facts` has everything and is as confidential as the audit record. :class:`MembersFacts` has what members of a
 review board may know: no share of changed records, and no figure from which it follows. The public report has a value
@@ -134,7 +134,7 @@ class AttackFacts(Strict):
 
     @classmethod
     def of(cls, outcome: Any) -> AttackFacts:
-        """Take what reports tell from an outcome, or from its plain values."""
+        """Take what reports need from an outcome, or from its plain values."""
         told = outcome if isinstance(outcome, Mapping) else outcome.as_dict()
         return cls(**{name: told[name] for name in cls.model_fields if name in told})
 
@@ -178,7 +178,7 @@ class TriedFacts(Strict):
 
 
 class DecisionFacts(Strict):
-    """The request for a release and the decision: by whom, when and why; ``obstacles`` stand against it."""
+    """The request for a release and the decision: by whom, when and why; ``obstacles`` prevent it."""
 
     state: State = "open"
     asked_by: str = ""
@@ -245,7 +245,7 @@ class Facts(Stated):
 
     @check_types
     def for_members(self) -> MembersFacts:
-        """Return what members of a board may know: nothing tells how many records were changed."""
+        """Return what members of a board may know: nothing reveals how many records were changed."""
         return MembersFacts.of(self)
 
     @check_types
@@ -270,9 +270,9 @@ class Facts(Stated):
         """Return the public part; refused if a release of this would be."""
         if self.public is None:
             raise SpecError(
-                "there is no public report: a release of this would be refused",
+                "there is no public report: a release of this masking would be refused",
                 code="no-public-report",
-                hint="see what stands against it in the analyst's report",
+                hint="see the obstacles in the analyst's report",
             )
         return self.public
 
@@ -410,9 +410,9 @@ class MembersFacts(Strict):
 
 
 def _without_figures(decision: DecisionFacts) -> DecisionFacts:
-    """Count what stands against a release: the sentences may have figures that tell the rate."""
+    """Count the obstacles to a release: the sentences may have figures that reveal the rate."""
     number = len(decision.obstacles)
-    told = f"{plural(number, 'matter stands', 'matters stand')} against a release; the chair has the details."
+    told = f"{plural(number, 'issue prevents', 'issues prevent')} a release; the chair has the details."
     return decision.model_copy(update={"obstacles": (told,) if number else ()})
 
 

@@ -43,7 +43,7 @@ from safeswap.reports.paper import (
     render,
 )
 
-CHAIR = "Confidential: tells shares changed. For the chair only."
+CHAIR = "Confidential: contains the shares changed. For the chair only."
 MEMBERS = "For members of the board. Not for publication."
 ANALYST = "Confidential: contains rates and parameters. For internal use only."
 AUDIT = "Confidential audit template: fill in the marked spaces."
@@ -102,7 +102,7 @@ def analyst_document(facts: Facts) -> Document:
     parameters = "\n".join(json.dumps(each.parameters, ensure_ascii=False) for each in facts.steps)
     more = (
         Section(title="Steps and parameters", blocks=(_steps_table(facts), Code(parameters)), new_page=True),
-        Section(title="What holds of the result", blocks=_items(facts.statements, "Nothing is claimed.")),
+        Section(title="What holds for the result", blocks=_items(facts.statements, "Nothing is claimed.")),
         Section(title="Verified on the files", blocks=_checks(facts)),
         Section(title="Figures in words", blocks=(_meaning_table(facts), *_items(facts.left_out, ""))),
         Section(title="Limits", blocks=(Items(_LIMITS),)),
@@ -120,7 +120,7 @@ def analyst_document(facts: Facts) -> Document:
 
 
 _LIMITS = (
-    "A figure of risk holds under its scenario: for an intruder who knows the keys named there and nothing else.",
+    "A risk figure holds under its scenario: for an intruder who knows the keys named there and nothing else.",
     "Counts that are kept are numbers of records, not of weights, unless the weight is exchanged too or held fixed.",
     "Publish one release of a file only: two different ones can be compared, which reveals which records took part.",
 )
@@ -136,7 +136,7 @@ def members_document(facts: MembersFacts) -> Document:
             for f in facts.risk
         ),
         numeric=(2, 3, 4),
-        note="Figures from which the share of changed records follows are given as bands of a factor of ten.",
+        note="Figures that would reveal the share of changed records are given as bands of a factor of ten.",
     )
     withheld = f"In the chair's version only: {', '.join(facts.withheld)}." if facts.withheld else ""
     tried = (facts.tried, f"Chosen: {facts.chosen}." if facts.chosen else "") if facts.tried else ()
@@ -151,10 +151,10 @@ def members_document(facts: MembersFacts) -> Document:
         stamp=MEMBERS,
         warning="" if facts.for_release else _INSECURE,
         decision=_decision(facts.decision),
-        pictures=(columns_picture(facts.states, caption="What became of the released columns."),),
+        pictures=(columns_picture(facts.states, caption="What happened to the released columns."),),
         sections=(
             _scenario_section(facts.scenarios),
-            Section(title="Risk", blocks=(risk,) if facts.risk else (Text("No figure of risk was asked for."),)),
+            Section(title="Risk", blocks=(risk,) if facts.risk else (Text("No risk figure was requested."),)),
             Section(
                 title="Utility",
                 blocks=(
@@ -186,11 +186,11 @@ def members_document(facts: MembersFacts) -> Document:
                 title="What was done to the columns",
                 blocks=(
                     Text(f"Steps, in order: {_join_titles((*facts.earlier, *facts.steps))}."),
-                    *_items(facts.sentences, "No release is possible, so there is nothing to tell per column."),
+                    *_items(facts.sentences, "No release is possible, so there is nothing to report per column."),
                 ),
             ),
             Section(
-                title="What holds of the release",
+                title="What holds for the release",
                 blocks=(*_items(facts.statements, "Nothing is claimed."), *([Text(holds)] if facts.checks else [])),
             ),
         ),
@@ -266,7 +266,7 @@ def _guide_steps(facts: Facts) -> tuple[Section, ...]:
         ("Intruder scenarios and key variables", _scenarios(facts.scenarios)),
         ("Key uses, and measures of utility", (Blank("the main uses of the data"), *_names_of(facts, "utility"))),
         ("Risk of the original", _figures(facts, "risk", before_only=True)),
-        ("Utility to be kept", (Text("Every figure of utility is 0 for the original: nothing is changed yet."),)),
+        ("Utility to be kept", (Text("All utility figures are 0 for the original: nothing has been changed."),)),
         ("Choice and application of methods", (*_tried_blocks(facts), _steps_table(facts), *_shares(facts))),
         ("Risk after masking", (*_figures(facts, "risk"), *_attack_blocks(facts))),
         ("Utility after masking", _utility(facts)),
@@ -278,7 +278,7 @@ def _guide_steps(facts: Facts) -> tuple[Section, ...]:
             "Release",
             (
                 Text(f"{plural(len(released), 'column is', 'columns are')} released."),
-                *_items(facts.ledger, "The ledger shows no earlier release of these records, or was not asked."),
+                *_items(facts.ledger, "The ledger shows no earlier release of these records, or was not consulted."),
                 _decided(facts.decision),
                 Blank("date of publication, place, and conditions of use"),
             ),
@@ -301,7 +301,7 @@ def _made(version: str) -> str:
 
 def _decision(decision: DecisionFacts) -> Decision:
     state, tone = _STATES[decision.state]
-    asked = f"Asked for by {decision.asked_by}{_when(decision.asked_at)}." if decision.asked_by else ""
+    asked = f"Requested by {decision.asked_by}{_when(decision.asked_at)}." if decision.asked_by else ""
     decided = f"Decided by {decision.decided_by}{_when(decision.decided_at)}." if decision.decided_by else ""
     reason = f"Reason: {decision.reason}" if decision.reason else ""
     lines = (asked, decided, reason, *decision.obstacles)
@@ -313,7 +313,7 @@ def _decided(decision: DecisionFacts) -> Block:
     return (
         Text(" ".join((f"{found.state}.", *found.lines)))
         if decision.asked_by
-        else Blank("who asked, who decided, when")
+        else Blank("who requested it, who decided, and when")
     )
 
 
@@ -329,7 +329,7 @@ def _pictures(facts: Facts) -> tuple[Picture, ...]:
     elif bars := [_bar(each) for each in facts.figures if each.axis == "risk" and each.before]:
         shown.append(bars_picture(bars, caption="Risk after masking (dark) as a share of the risk before (light)."))
     columns = [(each.column, each.status if each.released else "dropped") for each in facts.changes]
-    return (*shown, columns_picture(columns, caption="What became of the columns."))
+    return (*shown, columns_picture(columns, caption="What happened to the columns."))
 
 
 def _bar(figure: Figure) -> Bar:
@@ -359,7 +359,7 @@ def map_picture(points: MapFacts) -> Picture:
     )
     svg = map_svg(drawn, text_as_paths=False, size=(8.0, 4.4))
     caption = (
-        "What was tried: the lower, the smaller the risk; the further left, the closer to the original. "
+        "What was tried: lower means less risk, further left means closer to the original. "
         "The cross is the untouched original, the ring the choice."
     )
     best = f"{plural(len(drawn.frontier()), 'candidate is', 'candidates are')} on the frontier"
@@ -419,7 +419,7 @@ def _error_blocks(facts: Facts) -> tuple[Block, ...]:
             more = len(order) - len(rows)
             blocks.append(
                 Table(
-                    caption="Key indicators: what became of each estimate.",
+                    caption="Key indicators: each estimate before and after.",
                     columns=("indicator", "domain", "change", "unweighted", "in errors", "error ×", ""),
                     rows=rows,
                     numeric=(2, 3, 4, 5),
@@ -444,7 +444,7 @@ def _error_blocks(facts: Facts) -> tuple[Block, ...]:
 def multiplier_table(multipliers: Sequence[tuple[str, float]]) -> Table:
     """Return the table of error multipliers, one per kind of estimate."""
     return Table(
-        caption="By how much masking enlarges standard errors (median).",
+        caption="Factor by which masking enlarges standard errors (median).",
         columns=("kind of estimate", "multiply by"),
         rows=tuple((kind, f"{factor:.2f}") for kind, factor in multipliers),
         numeric=(1,),
@@ -454,7 +454,7 @@ def multiplier_table(multipliers: Sequence[tuple[str, float]]) -> Table:
 def _figures(facts: Facts, axis: str, *, before_only: bool = False) -> tuple[Block, ...]:
     found = [each for each in facts.figures if each.axis == axis]
     if not found:
-        return (Text(f"No figure of {axis} was asked for."),)
+        return (Text(f"No figure of {axis} was requested."),)
     columns = ["figure", "before", *([] if before_only else ["after"])]
     rows = [[f.title, *(show(v, is_count=f.is_count) for v in (f.before, f.after)[: len(columns) - 1])] for f in found]
     if any(each.scenario for each in found):
@@ -487,7 +487,9 @@ def _tried_blocks(facts: Facts) -> tuple[Block, ...]:
     blocks: list[Block] = [Items(tuple(filter(None, (tried.sentence, *tried.details, tried.chosen))))]
     if tried.map is not None and tried.map.original is not None:
         risk, distortion = (show(value) for value in tried.map.original)
-        blocks.append(Text(f"The untouched original has risk {risk} and distortion {distortion}; it is no candidate."))
+        blocks.append(
+            Text(f"The untouched original has risk {risk} and distortion {distortion}; it is not a candidate.")
+        )
     if tried.rivals:
         columns = ("swapped", "constraint", "rate", "risk", "distortion")
         blocks.append(Table(caption="The nearest rivals.", columns=columns, rows=tried.rivals, numeric=(2, 3, 4)))

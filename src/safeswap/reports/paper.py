@@ -70,7 +70,7 @@ class Blank:
 
 @dataclass(frozen=True)
 class Code:
-    """Text to be copied as it stands."""
+    """Text to be copied verbatim."""
 
     kind: ClassVar[str] = "code"
     text: str
@@ -143,7 +143,7 @@ _STATUS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Bar:
-    """One line of the picture of risk: lengths as shares of the full width, and what stands beside them."""
+    """One line of the picture of risk: lengths as shares of the full width, and the text beside them."""
 
     name: str
     after: float

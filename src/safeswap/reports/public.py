@@ -153,7 +153,7 @@ class Frequencies(Strict):
 
 
 class PublicPage(Strict):
-    """All that the public report tells. It is made of a release alone, and nothing leads from it to anything else."""
+    """All that the public report says. It is made from a release alone, and nothing leads from it to anything else."""
 
     facts: PublicFacts
     records: str
@@ -164,7 +164,7 @@ class PublicPage(Strict):
 
     @classmethod
     def of(cls, release: Release) -> PublicPage:
-        """Collect what is told of a release; no count of records is below the tolerance."""
+        """Collect what the report says about a release; no count of records is below the tolerance."""
         attributes = release.schema.attributes
         return cls(
             facts=release.facts,

@@ -400,7 +400,7 @@ def write_study_report(
 def study_report(study: StudyLike, choice: Chosen, *, version: Version = "internal", **parts: Any) -> bytes:
     """Render the report; ``parts`` are the fields of :class:`safeswap.reports.study.Parts`."""
     if version not in _VALUES:
-        raise SpecError(f"there is no version {version!r}", code="bad-version", hint="say internal or public")
+        raise SpecError(f"there is no version {version!r}", code="bad-version", hint="choose internal or public")
     text: str = template(f"study_{version}.html").render(
         _VALUES[version](study, choice, Parts(**parts)),
         colours=css_variables(),

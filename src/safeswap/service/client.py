@@ -235,7 +235,7 @@ class ReleaseCalls(Connection):
 
 
 def _state(combinations: dict[str, Any]) -> dict[str, Any]:
-    """Return combinations, or the scenario in place of them, as a request states them."""
+    """Return combinations, or the scenario instead of them, as a request states them."""
     stated = {name: value for name, value in combinations.items() if name != "pipeline"}
     how = {"pipeline": combinations["pipeline"]} if "pipeline" in combinations else {}
     if not stated:

@@ -125,17 +125,19 @@ class Settings(BaseModel):
     @model_validator(mode="after")
     def _check_consistency(self) -> Settings:
         if _resolve(self.master_key_file).is_relative_to(_resolve(self.store)):
-            raise ValueError("the master key must lie outside the store: a copy of the store would open itself")
+            raise ValueError(
+                "the master key must be outside the store: otherwise a copy of the store could open itself"
+            )
         store, key = _resolve(self.store), _resolve(self.master_key_file)
         for folder in map(_resolve, self.folders):
             if store.is_relative_to(folder) or key.is_relative_to(folder) or folder.is_relative_to(store):
-                raise ValueError("a folder from which files may be taken must not hold the store or the master key")
+                raise ValueError("a folder from which files may be taken must not contain the store or the master key")
         if (self.tls_certificate is None) != (self.tls_key is None):
-            raise ValueError("tls_certificate and tls_key go together")
+            raise ValueError("tls_certificate and tls_key must be given together")
         if not self.loopback and self.tls_certificate is None and self.trusted_proxy is None:
             raise ValueError("an address other than loopback needs a TLS certificate, or a trusted proxy that has one")
         if self.host in {"0.0.0.0", "::"} and not self.hosts:  # noqa: S104  (compared, not bound to)
-            raise ValueError("a service that listens on every address has to know its names: hosts")
+            raise ValueError("a service that listens on every address must know its names: hosts")
         if self.single_user and not self.loopback:
             raise ValueError("without accounts the service listens on loopback only")
         return self

@@ -96,7 +96,7 @@ class DataCache:
         return None if found is None else found[0]
 
     def keep_table(self, project_id: str, table: StepTable) -> None:
-        """Keep a table of steps in place of the project's last one, if it fits; older tables make room."""
+        """Keep a table of steps instead of the project's last one, if it fits; older tables make room."""
         size = sum(int(stage.data.table.nbytes) for stage in table.masked.stages)
         with self._lock:
             self._tables.pop(project_id, None)

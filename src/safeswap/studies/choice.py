@@ -171,7 +171,7 @@ def _check(value: float, what: str) -> None:
         raise SpecError(
             f"{what} is {value:g}; it must be a number, 0 or above",
             code="bad-objective",
-            hint="say linear:a=2, cap_risk:0.01 or cap_distortion:0.05",
+            hint="write linear:a=2, cap_risk:0.01 or cap_distortion:0.05",
         )
 
 
@@ -179,7 +179,7 @@ def _not_an_objective(what: str) -> SpecError:
     return SpecError(
         f"{what} is not an objective",
         code="bad-objective",
-        hint="say linear:a=2, cap_risk:0.01 or cap_distortion:0.05, or give a function of (risk, distortion)",
+        hint="write linear:a=2, cap_risk:0.01 or cap_distortion:0.05, or give a function of (risk, distortion)",
     )
 
 
@@ -302,7 +302,7 @@ def _rivals(by_spec: pa.Table, cost: Floats, best: int) -> pa.Table:
 
 
 def _figures_text(drawn: tuple[float, float], means: tuple[float, float], draws: int) -> str:
-    """Name the figures of the chosen draw, and beside them those of the map: the means of all draws.
+    """Name the figures of the chosen draw, and those of the map: the means of all draws.
 
     >>> _figures_text((0.1, 0.2), (0.1, 0.2), 1)
     'risk 0.10000, distortion 0.20000'

@@ -158,7 +158,7 @@ class FixedSteps:
         return self.only_recode and self.name_of(spec) == spec.method
 
     def mask(self, spec: MaskSpec, replicate: int) -> Masked:
-        """Mask by all steps of a candidate; only those from the varied one on are carried out."""
+        """Mask by all steps of a candidate; only those from the varied one on are run."""
         known = self.mask_first(replicate)
         return run(self.original, self.pipeline(spec), key=self.key, replicate=replicate, known=known)
 

@@ -236,7 +236,7 @@ class CheckpointDirectory:
         try:
             self.path.mkdir(mode=PRIVATE_DIRECTORY, exist_ok=True)
         except OSError:
-            raise self._unusable("check that the directory may be written to") from None
+            raise self._unusable("check that the directory is writable") from None
         reasons = np.frombuffer(json.dumps(figures.reasons).encode(), dtype=np.uint8)
         arrays: dict[str, np.ndarray[Any, Any]] = {"scores": figures.scores, "made": figures.made, "reasons": reasons}
         if figures.tables is not None:

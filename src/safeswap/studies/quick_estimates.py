@@ -405,7 +405,7 @@ def _score_table(out: Floats, tables: Tables, t: int, change: Floats) -> None:
 
 @njit(cache=True, nogil=True)
 def _association(cells: Floats, columns: int) -> tuple[float, float]:
-    """Return Cramér's V and the contingency coefficient C of one table of shares, its rows one after the other."""
+    """Return Cramér's V and the contingency coefficient C of one table of shares, its rows one after another."""
     rows = len(cells) // columns
     row_sums, column_sums = np.zeros(rows), np.zeros(columns)
     for i in range(rows):

@@ -68,7 +68,7 @@ def check(data: Microdata, study: StudySpec, original: Microdata | None = None) 
 def check_question(data: Microdata, study: StudySpec) -> dict[str, Measure]:
     """Refuse a study that cannot run, as far as that shows without scoring; return its measures by text."""
     if not len(data):
-        raise InputError("the file has no record", code="no-records", hint="give a file with records")
+        raise InputError("the file has no records", code="no-records", hint="give a file with records")
     as_objective(study.objective)
     _check_attributes(data, study)
     measures = make_measures(data, study)
@@ -76,7 +76,7 @@ def check_question(data: Microdata, study: StudySpec) -> dict[str, Measure]:
     _check_others(data, study)
     if not study.number_of_candidates(swap_attributes(data, study)):
         raise SpecError(
-            "the study has no candidate",
+            "the study has no candidates",
             code="empty-study",
             hint="name at least one attribute that may be swapped",
         )
@@ -93,7 +93,7 @@ def make_measures(data: Microdata, study: StudySpec) -> dict[str, Measure]:
 
 
 def _for_all_candidates(measure: Measure) -> Measure:
-    """Return the measure that all candidates are scored by; what it leaves out is measured on the frontier."""
+    """Return the measure that all candidates are scored by; what it omits is measured on the frontier."""
     return measure.for_study() if isinstance(measure, LineMeasure) else measure
 
 
@@ -154,7 +154,7 @@ def swap_group(study: StudySpec, names: Names, constraint: ConstraintSet, rates:
 
 
 def other_group(values: dict[str, object], label: str = "") -> Group:
-    """Return the group of one fully specified candidate; ``label`` tells it from others of its method."""
+    """Return the group of one fully specified candidate; ``label`` distinguishes it from others of its method."""
     spec = registry.make_spec(values)
     return Group(specs=(spec,), labels=spec.swap if isinstance(spec, SwapSpec) else (), varied=label)
 
@@ -167,7 +167,7 @@ def _check_attributes(data: Microdata, study: StudySpec) -> None:
             raise SpecError(
                 f"{name!r} is the record identifier and can have no role in a study",
                 code="identifier-role",
-                hint="leave it out; it stays with its record",
+                hint="omit it; it stays with its record",
                 attribute=name,
             )
     for constraint in study.constraints:
@@ -175,7 +175,7 @@ def _check_attributes(data: Microdata, study: StudySpec) -> None:
             raise SpecError(
                 f"no attribute is left to swap under the constraints: {constraint.label}",
                 code="empty-study",
-                hint="name an attribute that is neither held fixed nor made to differ",
+                hint="name an attribute that is neither held fixed nor required to differ",
             )
     if not (study.keys or data.schema.categorical):
         raise SpecError(
@@ -239,7 +239,7 @@ def _score_before(data: Microdata, study: StudySpec, measure: Measure) -> float:
         raise EngineError(
             f"the measure {measure.text!r} cannot be computed on this file ({type(error).__name__})",
             code="measure-failed",
-            hint="choose another measure, or report it to the author of this one",
+            hint="choose another measure, or report this to its author",
         ) from None
 
 

@@ -91,7 +91,7 @@ def _require_weight(scenario: Scenario, comparison: Comparison, masked: object) 
     raise InputError(
         f"the weight {name!r} of the scenario {scenario.name!r} is not in the masked file{by}",
         code="bad-weight",
-        hint="leave the weight out when releasing, not before, or use a scenario without it",
+        hint="drop the weight when releasing, not before, or use a scenario without it",
         column=name,
         scenario=scenario.name,
     )
@@ -152,7 +152,7 @@ def _score_all(
 
 
 def _name_scenario(found: Score | LeftOut, scenario: Scenario | None) -> Score | LeftOut:
-    """Say under which of several scenarios a measure was left out; scores know theirs."""
+    """Say under which of several scenarios a measure was omitted; scores know theirs."""
     if scenario is None or isinstance(found, Score):
         return found
     return replace(found, reason=f"scenario {scenario.name}: {found.reason}")
@@ -267,7 +267,7 @@ def measure_files(
             raise SpecError(
                 f"under a scenario, files are measured in memory, not on {engine!r}",
                 code="not-supported",
-                hint='leave the engine out, or say engine="memory"',
+                hint='omit engine, or set engine="memory"',
             )
         named = [(*each.names, each.weight, each.population, *each.sensitive) for each in scenarios]
         also = tuple(dict.fromkeys(name for names in named for name in names if isinstance(name, str)))
@@ -336,7 +336,7 @@ def compare(
     A released file may lack columns of the original only if ``some_gone``; cells are then formed from the others.
     """
     if match not in get_args(Match):
-        raise SpecError(f"records are not matched by {match!r}", code="bad-match", hint="say auto or position")
+        raise SpecError(f"records are not matched by {match!r}", code="bad-match", hint="choose auto or position")
     if isinstance(before, Masked) and after is not None:
         raise SpecError(
             "a masking holds both files: there is nothing to compare it with",
@@ -410,7 +410,8 @@ def _record_of(data: Microdata, audit: str | PathLike[str]) -> AuditRecord:
     record = read_audit_record(Path(audit))
     if len(record.row_order) != len(data):
         raise InputError(
-            f"the audit record is of a file of {plural(len(record.row_order), 'record')}, this one has {len(data):,}",
+            f"the audit record is of a file of {plural(len(record.row_order), 'record')}, but this one has "
+            f"{len(data):,}",
             code="audit-mismatch",
             hint="give the released file that this audit record belongs to",
         )
@@ -423,8 +424,8 @@ def _check_alike(before: Microdata, after: Microdata, *, some_gone: bool) -> Non
     missing = [] if some_gone and len(missing) < len(before.attributes) else missing
     if len(before) != len(after) or missing:
         raise InputError(
-            f"the two files do not fit: {plural(len(before), 'record')} and {len(after):,}"
+            f"the two files do not match: {plural(len(before), 'record')} and {len(after):,}"
             + (f", the second lacks {', '.join(missing[:5])}" if missing else ""),
             code="files-differ",
-            hint="give the masked file that stays inside, which has the rows and columns of the original",
+            hint="give the internal masked file, which has the rows and columns of the original",
         )

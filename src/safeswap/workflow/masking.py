@@ -46,7 +46,7 @@ def as_key(key: Key | None, insecure_seed: int | None) -> Key:
         raise SpecError(
             "give a key or an insecure seed, not both",
             code="two-keys",
-            hint="leave out insecure_seed= for a release; it is for teaching and tests only",
+            hint="omit insecure_seed= for a release; it is for teaching and tests only",
         )
     if key is None and insecure_seed is None:
         raise SpecError(
@@ -72,7 +72,7 @@ def check_in_memory(name: str) -> None:
     raise EngineError(
         f"the engine {name!r} works on Parquet files, not on data in memory",
         code="not-supported",
-        hint=f'leave out engine=, or mask the file: safeswap.workflow.mask_file(…, engine="{name}")',
+        hint=f'omit engine=, or mask the file: safeswap.workflow.mask_file(…, engine="{name}")',
         engine=name,
         engines=["memory"],
     )
@@ -98,9 +98,9 @@ def as_replicate(replicate: Any) -> int:
     """Validate the number of a draw."""
     if isinstance(replicate, bool) or not isinstance(replicate, int) or replicate < 0:
         raise SpecError(
-            "replicate is not a whole number from 0 on",
+            "replicate must be a whole number, 0 or above",
             code="bad-replicate",
-            hint="give replicate=0, 1, 2, …: each is another draw by the same key",
+            hint="give replicate=0, 1, 2, …: each is another draw from the same key",
         )
     return replicate
 
@@ -111,7 +111,7 @@ def plan(data: Any, spec: MaskSpec | Mapping[str, Any], *, engine: str = "memory
 
     >>> from safeswap import datasets
     >>> plan(datasets.cps8d(), SwapSpec(swap=["Race"], rate=0.5)).sentence
-    '12,210 pairs asked for, at most 7,080 feasible; Race binds'
+    '12,210 pairs requested, at most 7,080 feasible; Race binds'
     """
     from safeswap import registry
 
@@ -303,7 +303,7 @@ def undo(masked: Any, audit: Audit | str | PathLike[str] | None = None) -> Micro
     if isinstance(masked, Masked):
         return masked.undo()
     if audit is None:
-        raise SpecError("the audit record is needed", code="no-audit", hint="undo(masked_file, audit_directory)")
+        raise SpecError("missing audit record", code="no-audit", hint="undo(masked_file, audit_directory)")
     if isinstance(audit, Audit):
         return undone(read(masked), audit)
     found = undone(read(masked), read_audit(Path(audit)))
@@ -349,7 +349,7 @@ def keep(
 
 @check_types
 def register(made: Masked | Microdata) -> None:
-    """Let the register of the agency's ledger know data that are written without :func:`keep`.
+    """Enter data written without :func:`keep` into the register of the agency's ledger.
 
     Whoever masks or releases a copy of them later then tells what was done to them here.
     """

@@ -43,7 +43,7 @@ Paths = str | PathLike[str]
 
 
 def find_verb(name: str) -> Any:
-    """Return what an old name stands for: its translation here, or the function where it lives now."""
+    """Return what an old name means: its translation here, or the function where it lives now."""
     return globals()[name] if name in globals() else resolve_name(VERBS[name])
 
 

@@ -114,11 +114,12 @@ class ProjectRun:
     households: Path | None = None  # the masked file of households, if the data are two files
     reports: tuple[Path, ...] = ()
     study: StudyReport | None = None
+    unconfirmed: tuple[str, ...] = ()  # columns like identifiers that a guess stands before: a release waits for them
 
     @property
     def failures(self) -> tuple[str, ...]:
         """The obstacles to a release, a sentence each; empty if it is ready."""
-        unmet = [f"required is {each.sentence}" for each in self.outcomes if not each.ok]
+        unmet = [f"requirement not met: {each.sentence}" for each in self.outcomes if not each.ok]
         return (*self.problems, *unmet)
 
     @property
@@ -135,6 +136,7 @@ class ProjectRun:
             "required": [{"rule": o.requirement.text, "value": o.value, "ok": o.ok} for o in self.outcomes],
             "failures": list(self.failures),
             "ready": self.is_ready,
+            "unconfirmed": list(self.unconfirmed),
             "output": str(self.output),
             "audit": str(self.audit),
             **({} if self.households is None else {"households": str(self.households)}),
@@ -153,7 +155,7 @@ def run_project(
     study: bool = True,
     studied: Callable[[int, int], None] | None = None,
 ) -> ProjectRun:
-    """Do what a project file says, from reading to "ready for release"; nothing is released.
+    """Run a project file, from reading to "ready for release"; nothing is released.
 
     ``key`` replaces the key that the file names. ``progress`` is told of each step when it is done. The masked file and
     its audit record go to the confidential directory of the project.
@@ -184,6 +186,7 @@ def run_project(
         audit=record,
         households=job.places[1],
         study=job.run_study(masked.original, studied) if study and job.project.study is not None else None,
+        unconfirmed=_find_unconfirmed(job.project, masked.original),
     )
     facts: dict[str, Any] = {
         "data": job.digest,
@@ -284,7 +287,7 @@ def release_project(path: str | PathLike[str], *, key: Key | None = None, **cons
     same_key = read_state(job.file.parent).get("key_id") == job.key.id
     if not status.is_current or not same_key:
         stale = [name for name, how in status.steps if how != "current"]
-        stale = stale or (["the masked file"] if same_key else ["it had another key"])
+        stale = stale or (["the masked file"] if same_key else ["it was made with a different key"])
         raise UnsafeRelease(
             f"the last run is out of date: {', '.join(stale)}",
             code="project-stale",
@@ -356,7 +359,7 @@ class _Job:
             raise InputError(
                 f"{two or f'{source.name!r} is not the file'} that the project was made for: the digest differs",
                 code="data-changed",
-                hint="restore the file; if the new one is right, look at the schema again and take out sha256",
+                hint="restore the file; if the new one is right, check the schema again and remove sha256",
                 file=str(source),
             )
 
@@ -419,7 +422,7 @@ class _Job:
         return list(json.loads(content))
 
     def run_study(self, data: Microdata, progress: Callable[[int, int], None] | None) -> StudyReport:
-        """Run the study, or take the result of an earlier run; an interrupted one goes on where it stopped."""
+        """Run the study, or take the result of an earlier run; an interrupted one resumes where it stopped."""
         from safeswap.workflow.studying import study
 
         asked = self.project.question
@@ -535,7 +538,7 @@ def refuse_unmet(masked: Masked, project: Project) -> None:
     unmet = [outcome.sentence for outcome in _check(masked, project) if not outcome.ok]
     if unmet:
         raise UnsafeRelease(
-            f"required is {'; '.join(unmet)}",
+            f"requirement not met: {'; '.join(unmet)}",
             code="requirement-failed",
             hint="change the steps and mask again",
             required=unmet,
@@ -553,15 +556,20 @@ def _find_obstacle(masked: Masked, job: _Job) -> SafeswapError | None:
     return find_obstacle(masked, key=job.key, account=masked.account, terms=terms)
 
 
-def _refuse_guesses(project: Project, data: Microdata) -> None:
-    """Refuse a release while a guess stands before a column by which each record could be found."""
+def _find_unconfirmed(project: Project, data: Microdata) -> tuple[str, ...]:
+    """Return the columns by which each record could be found, and for which a guess is left."""
     guessed = [place.partition(".")[2] for place in project.guesses if place.startswith("schema.")]
     doubtful = [name for name in guessed if name in data.schema and looks_like_identifier(data, name)]
-    doubtful += [name for name in (project.data.identifier,) if name and "data.identifier" in project.guesses]
-    if doubtful:
+    stated = (project.data.identifier,) if "data.identifier" in project.guesses else ()
+    return (*doubtful, *(name for name in stated if name))
+
+
+def _refuse_guesses(project: Project, data: Microdata) -> None:
+    """Refuse a release while a guess is left for a column by which each record could be found."""
+    if doubtful := _find_unconfirmed(project, data):
         raise UnsafeRelease(
             f"a guess is not confirmed, and the column looks like an identifier: {', '.join(doubtful)}",
             code="guess-not-confirmed",
-            hint="look at these columns in the project file, and take the question marks out",
-            columns=doubtful,
+            hint="look at these columns in the project file, and remove the question marks",
+            columns=list(doubtful),
         )

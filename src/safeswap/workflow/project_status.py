@@ -1,4 +1,4 @@
-"""What of a project is current, by digests of everything that its results depend on. Needs no key and runs nothing."""
+"""Status of a project, by digests of everything that its results depend on. Needs no key and runs nothing."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ProjectStatus:
 
 @check_types
 def project_status(path: str | PathLike[str]) -> ProjectStatus:
-    """Say what of a project is current and what is stale. Needs no key."""
+    """Return what is current in a project and what is stale. Needs no key."""
     file = find_project(path)
     project, folder = Project.read(file), file.parent
     state, chain = read_state(folder), digest_steps(project)
@@ -154,7 +154,7 @@ def _data_state(project: Project, folder: Path, of_run: str | None) -> str:
     if not _has_data(project, folder):
         return "missing"
     if not known:
-        return "not known: the project states no sha256, and was not run"
+        return "not known: the project states no sha256 and has not been run"
     return "unchanged" if project.data.digest(folder) == known else "changed"
 
 

@@ -50,7 +50,7 @@ def candidates(data: Microdata, name: str) -> Iterator[Step]:
 
     >>> from safeswap import datasets
     >>> [step.sentence for step in candidates(datasets.cps8d(), "Age")][0]
-    'recode Age: 25-55, >55 to 25-55 or >55, the others stay'
+    'recode Age: 25-55, >55 to 25-55 or >55, the others are kept'
     """
     if data.schema[name].kind is Kind.NUMERIC:  # a key of a scenario, each of its values a level
         numbers = to_numbers(data, name)
@@ -181,7 +181,7 @@ def advice(
     """
     if (combinations is None) == (scenario is None):
         raise SpecError(
-            "state combinations or a scenario, one of them", code="bad-spec", hint='e.g. {"keys": ["age", "sex"]}'
+            "state either combinations or a scenario", code="bad-spec", hint='e.g. {"keys": ["age", "sex"]}'
         )
     data, asked = read(data), as_combinations(combinations) if scenario is None else as_scenario(scenario)
     if isinstance(asked, Scenario):
@@ -281,7 +281,7 @@ class _Trial:
             raise SpecError(
                 f"a candidate says nothing about {len(forgotten):,} of the values of {name!r}",
                 code="value-not-recoded",
-                hint='let its otherwise be "keep" or "blank"',
+                hint='set its otherwise to "keep" or "blank"',
                 attribute=name,
             )
         news: dict[str, int] = {}

@@ -80,9 +80,9 @@ def record_swap(
     extended = original
     if risk is None and risk_threshold is not None:
         raise SpecError(
-            "risk_threshold is the limit of risk, which is not given",
+            "risk_threshold needs risk",
             code="bad-argument",
-            hint="give risk too, or k_anonymity and risk_variables in place of both",
+            hint="give risk too, or k_anonymity and risk_variables instead of both",
             argument="risk_threshold",
         )
     if risk is None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class IntruderKnowledge(TypedDict, total=False):
-    """Files and rules that an intruder, or whoever judges the attack, has beside the masked file."""
+    """Files and rules that an intruder, or the judge of the attack, has besides the masked file."""
 
     control: Annotated[Any, Default(None)]
     rules: Annotated[Sequence[Mapping[str, Any]], Default(())]
@@ -102,7 +102,10 @@ def _check_tables(tables: Sequence[Any]) -> tuple[tuple[str, ...], ...]:
     plain = [[part] if isinstance(part, str) else part for part in stated]
     if not all(isinstance(part, (list, tuple)) and all(isinstance(name, str) for name in part) for part in plain):
         raise SpecError(
-            "a table is a list of attributes", code="bad-argument", hint='tables=[["Region", "Sex"]]', argument="tables"
+            "a table must be a list of attributes",
+            code="bad-argument",
+            hint='tables=[["Region", "Sex"]]',
+            argument="tables",
         )
     return tuple(table_names(stated)) if stated else ()
 
@@ -147,7 +150,7 @@ def _make_comparison(
         raise InputError(
             "a bundle has new identifiers and another order: its records cannot be matched with the original",
             code="no-audit",
-            hint="give the audit record of the release (audit), or leave the original out",
+            hint="give the audit record of the release (audit), or omit the original",
         )
     return compare(known, released, audit=audit, some_gone=True), True
 
@@ -293,7 +296,7 @@ def _count_twins(original: Microdata, control: Microdata) -> int:
 
 
 class PublishedForm(TypedDict, total=False):
-    """The form of a release, what is published about it, and the consents of whoever releases it."""
+    """The form of a release, what is published about it, and the consents of the person who releases it."""
 
     data_format: Annotated[str, Default("csv")]
     identifiers: Annotated[Literal["new", "none"], Default("new")]
@@ -393,7 +396,7 @@ def _as_ledger(ledger: Any) -> Ledger:
     from safeswap.releases.ledger import configured_ledger
 
     if ledger is not None and not hasattr(ledger, "alarm_share"):
-        raise SpecError("release: 'ledger' takes a Ledger or None", code="bad-argument", hint="leave ledger out")
+        raise SpecError("release: 'ledger' takes a Ledger or None", code="bad-argument", hint="omit ledger")
     return configured_ledger() if ledger is None else ledger
 
 

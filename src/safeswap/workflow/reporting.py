@@ -13,8 +13,9 @@ import numpy as np
 from safeswap.errors import InfeasibleError, SpecError, UnsafeRelease
 from safeswap.model.checked import Default, check_types, stated
 from safeswap.model.masked import Masked
+from safeswap.model.microdata import Microdata
 from safeswap.model.scenario import Scenario, as_scenario, resolve_files
-from safeswap.model.score import Assessment, Axis, Score
+from safeswap.model.score import Axis, Score
 from safeswap.projects.settings import RISKY, Requirement
 from safeswap.reports.facts import (
     AttackFacts,
@@ -45,7 +46,7 @@ _ALSO = ("k_anonymity",)
 
 
 class PublicTerms(TypedDict, total=False):
-    """The terms of the release, as the public report tells them."""
+    """The terms of the release, as the public report states them."""
 
     title: Annotated[str, Default("")]
     date: Annotated[str, Default("")]
@@ -56,7 +57,7 @@ class PublicTerms(TypedDict, total=False):
 
 
 class ReportOptions(PublicTerms, total=False):
-    """What was tried, found and decided, beside the masking itself."""
+    """What was tried, found and decided, besides the masking itself."""
 
     study: Annotated[Study | None, Default(None)]
     choice: Annotated[Choice | None, Default(None)]
@@ -120,7 +121,7 @@ def report(
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """The facts about a masking beside itself; without ``verify`` its promises are not checked again."""
+    """The facts about a masking; without ``verify`` its promises are not checked again."""
 
     scenarios: Sequence[Scenario] = ()
     figures: Sequence[Figure] = ()
@@ -200,10 +201,10 @@ def _measure(
         found += [figure] if figure else []
         told += [f"{scenario.name}: {note}"] if note else []
         scores, left = _assess(masked, risk, scenario)
-        found += [figure_of(score) for score in scores]
+        found += figures_of(scores, masked.original)
         told += left
     scores, left = _assess(masked, others if scenarios else [*(n for n in risk if n not in _ALSO), *others], None)
-    return [*found, *(figure_of(score) for score in scores)], [*told, *left]
+    return [*found, *figures_of(scores, masked.original)], [*told, *left]
 
 
 def _assess(masked: Masked, names: Sequence[str], scenario: Scenario | None) -> tuple[list[Score], list[str]]:
@@ -220,7 +221,12 @@ def _assess(masked: Masked, names: Sequence[str], scenario: Scenario | None) -> 
     return scores, told
 
 
-def figure_of(score: Score) -> Figure:
+def figures_of(scores: Iterable[Score], original: Microdata) -> list[Figure]:
+    """Return scores as facts, before and after."""
+    return [_figure_of(score, original) for score in scores]
+
+
+def _figure_of(score: Score, original: Microdata) -> Figure:
     """Return a score as a fact; the original has no distortion."""
     from safeswap import registry
     from safeswap.charts.theme import measure_title
@@ -231,13 +237,27 @@ def figure_of(score: Score) -> Figure:
         measure=score.measure,
         title=measure_title(score.measure),
         axis="risk" if is_risk else "utility",
-        before=score.before if is_risk else 0.0,
+        before=_risk_before(score, original) if is_risk else 0.0,
         after=score.value if np.isfinite(score.value) else None,
         scenario=score.scenario,
         sentence=score.sentence,
         tells_the_rate=tells_the_rate(registry.measure(score.measure)),
         **_estimates(score),
     )
+
+
+def _risk_before(score: Score, original: Microdata) -> float | None:
+    """Return the figure of the original, without a scenario over the same attributes; None if it has no such figure."""
+    from safeswap import registry
+    from safeswap.measures.base import score_original
+
+    if score.before is not None or score.scenario:
+        return score.before
+    try:
+        before = score_original(registry.measure(score.measure), original, score.attributes)
+    except SpecError:  # e.g. a number that became a key by a recode
+        return None
+    return before if before is not None and np.isfinite(before) else None
 
 
 def _estimates(score: Score) -> dict[str, Any]:
@@ -278,11 +298,6 @@ def weight_facts(masked: Masked) -> WeightFacts | None:
         return None
     plain = [] if score.detail is None else score.detail["unweighted"].to_pylist()
     return WeightFacts(weight=weight, change=score.value, unweighted=max(plain, default=0.0), sentence=score.sentence)
-
-
-def figures_of(assessment: Assessment) -> list[Figure]:
-    """Return the scores of an assessment as facts."""
-    return [figure_of(score) for score in assessment]
 
 
 def count_unsafe(masked: Masked, scenario: Scenario) -> tuple[Figure | None, str]:
@@ -334,7 +349,8 @@ def with_limits(
         place = next((i for i, f in enumerate(found) if _is_about(f, rule)), None)
         if place is None:
             scores, _ = _assess(masked, [rule.measure], by_name[rule.scenario])
-            found += [figure_of(score).model_copy(update={**limits, "scenario": rule.scenario}) for score in scores]
+            made = figures_of(scores, masked.original)
+            found += [each.model_copy(update={**limits, "scenario": rule.scenario}) for each in made]
         else:
             found[place] = found[place].model_copy(update=limits)
     return found
@@ -349,11 +365,11 @@ def compare_with_limits(
         place = next((i for i, figure in enumerate(found) if _is_about(figure, rule)), None)
         value = None if place is None else found[place].after
         if place is None or value is None:
-            unmet.append(f"Required is {rule.text}, which was not measured.")
+            unmet.append(f"Required: {rule.text}, which was not measured.")
             continue
         found[place] = found[place].model_copy(update=_limits(rule, abs(value)))
         if not found[place].ok:
-            unmet.append(f"Required is {rule.text}, found {value:.6g}.")
+            unmet.append(f"Required: {rule.text}; found {value:.6g}.")
     return found, unmet
 
 
@@ -414,7 +430,7 @@ def _steps(masked: Masked) -> tuple[StepFacts, ...]:
 
 
 def _columns(masked: Masked, *, released: Sequence[str]) -> tuple[ColumnFacts, ...]:
-    """Tell every column, with the number of values that differ from the original in the released categories."""
+    """Describe every column, with the number of values that differ from the original in the released categories."""
     reference, schema = masked.account.reference, masked.original.schema
     found = []
     for change in masked.account.changes:
@@ -522,7 +538,7 @@ def _find_released(study: Study, ruled: Choice | None, masked: Masked) -> tuple[
     other = "" if ruled is None else ruled.sentence.removeprefix("Chosen: ")
     told = f"By its rule the study would choose {other}" if other else ""
     if row is None or any(np.isnan(values[row]) for values in study.axes()):
-        return None, f"What is released is none of these candidates. {told}".rstrip()
+        return None, f"The release is not one of these candidates. {told}".rstrip()
     return study.take(row), told
 
 

@@ -72,7 +72,7 @@ def risky(
 
 
 def restate_scenario(scenario: Scenario, combinations: Any, parameters: Mapping[str, Any]) -> Scenario:
-    """Return the scenario with what was stated besides, and a name that says so."""
+    """Return the scenario with the parameters stated explicitly, and a name that says so."""
     stated = {**({} if combinations is None else {"combinations": combinations}), **parameters}
     if not stated:
         return scenario
@@ -86,7 +86,7 @@ def suggest_keys(data: Any, *, among: Sequence[str] | None = None, most: int = 1
 
     Each is ranked by what it adds to those before it. ``among`` names the attributes to look at, by default all except
     identifiers, weights, constants and text; at most ``most`` are ranked. Numbers are ranked in groups of about as many
-    records each. What an intruder may know is no matter of counts: strike out what nobody outside knows.
+    records each. Counts cannot say what an intruder may know: remove what nobody outside can know.
 
     >>> from safeswap import datasets
     >>> found = suggest_keys(datasets.cps8d(), most=2)
@@ -164,7 +164,7 @@ def confidentiality(
     plot = make_plot(before, after, **{"only": only, **how})
     notes = [resolved.note if "keys" not in own else ""]
     notes += [describe_numbers(after, resolved.numeric)] if plot.kind == "categorical" and "keys" not in own else []
-    notes += [f"Stated for this plot, unlike in the scenario: {', '.join(own)}."] if own else []
+    notes += [f"Set for this plot instead of by the scenario: {', '.join(own)}."] if own else []
     told = {**plot.settings, "scenario": resolved.scenario.name}
     return replace(plot, settings=told, notes=(*plot.notes, *(note for note in notes if note)))
 

@@ -27,7 +27,7 @@ Count: TypeAlias = "Callable[[Microdata, Microdata | None, Scenario], tuple[int 
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """The unsafe combinations under a scenario, before and after a step; a note in place of what cannot be counted."""
+    """The unsafe combinations under a scenario, before and after a step; a note instead of what cannot be counted."""
 
     scenario: str
     before: int | None
@@ -175,7 +175,7 @@ def _measure(masked: Masked, name: str) -> float | None:
 
 
 def count_blanked(stage: Masked) -> dict[str, int]:
-    """Return, by column, how many more values are missing after a step than before; dropped columns are left out."""
+    """Return, by column, how many more values are missing after a step than before; dropped columns are omitted."""
     before, after, dropped = stage.original, stage.data, getattr(stage.spec, "dropped", ())
     found = {
         name: after.table.column(name).null_count - before.table.column(name).null_count

@@ -46,7 +46,7 @@ class Below:
     def sentence(self) -> str:
         """The outcome in words."""
         how = "blanking values" if self.masked.spec.method == "suppress" else "swapping them first"
-        return f"{plural(self.above, 'record')} had a risk above {self.threshold:g}; after {how} none has."
+        return f"{plural(self.above, 'record')} had a risk above {self.threshold:g}; after {how}, none does."
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values."""
@@ -66,7 +66,7 @@ def mask_below(
     weight: str | None = None,
     **secret: Any,
 ) -> Below:
-    """Blank or swap as little as brings every record below a threshold of risk.
+    """Blank or swap as little as needed to bring every record below a risk threshold.
 
     The risk is that of :func:`~safeswap.measures.risk.individual_risk.record_risks`: one over the number of people who
     share the keys, or its estimate if a survey weight is given. With ``by="suppress"`` values of the keys are blanked,
@@ -81,11 +81,11 @@ def mask_below(
     (True, 'swap')
     """
     if not 0 < threshold <= 1:
-        raise SpecError("a threshold of risk is above 0 and at most 1", code="bad-spec", hint="threshold=0.1")
+        raise SpecError("a risk threshold must be above 0 and at most 1", code="bad-spec", hint="threshold=0.1")
     strange = [name for name in swap if name not in keys]
     if by == "swap" and (not swap or strange):
         raise SpecError(
-            f"{strange[0]!r} is no key: exchanging it hides nobody" if strange else "name the keys to exchange",
+            f"{strange[0]!r} is not a key: exchanging it hides nobody" if strange else "name the keys to exchange",
             code="bad-spec",
             hint='swap=["Race"], some of the keys',
         )
@@ -356,9 +356,9 @@ def _bounds(bound: float | Mapping[str, float] | None, report: BiasReport, f: fl
     unknown = sorted(set(found) - set(report.variables))
     if unknown or not found or min(found.values()) <= 0:
         raise SpecError(
-            f"{unknown[0]!r} has a bound and is not looked at" if unknown else "a bound is above zero",
+            f"{unknown[0]!r} has a bound but is not examined" if unknown else "a bound must be above zero",
             code="bad-spec",
-            hint="state bounds above zero for continuous items that are looked at",
+            hint="state bounds above zero, for continuous items that are examined",
         )
     return found
 

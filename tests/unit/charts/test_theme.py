@@ -49,5 +49,5 @@ def test_long_names_are_cut_and_lines_joined():
 def test_parameters_of_a_measure_are_in_its_title():
     assert measure_title("n_rule:n=4") == "n-rule (n=4)"
     named = 'indicators:{"lines": [{"statistic": "total"}, {"statistic": "total", "by": ["a"]}], "least": 5}'
-    assert measure_title(named) == "largest change of a key indicator (2 indicators, least=5)"
+    assert measure_title(named) == "largest change in a key indicator (2 indicators, least=5)"
     assert measure_title('hellinger:{"attributes": ["a b", "c+d"]}') == "Hellinger distance (attributes=a b+c+d)"

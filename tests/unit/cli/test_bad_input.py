@@ -206,7 +206,7 @@ def test_a_file_that_cannot_grow_leaves_nothing_behind(safeswap, tmp_path, listi
     call = [sys.executable, "-m", "safeswap", *arguments, "--no-scores", "--identifier", "id"]
     done = subprocess.run(call, preexec_fn=limit_files, capture_output=True, text=True, check=False)
     assert done.returncode == OUTPUT, done.stderr
-    assert f"no room to write 'masked.{suffix}'" in done.stderr
+    assert f"no disk space to write 'masked.{suffix}'" in done.stderr
     assert "Traceback" not in done.stderr
     assert listing() == before
 

@@ -70,7 +70,7 @@ def test_describe_writes_a_schema_that_the_other_commands_take(safeswap, survey,
 def test_swap_says_plan_totals_scores_and_places(safeswap, place):
     run = safeswap(*place.swap)
     assert run.code == 0, run.said
-    for told in ("20 pairs asked for", "20 pairs exchanged", "40 of 400 records", "n_rule", "hellinger"):
+    for told in ("20 pairs requested", "20 pairs exchanged", "40 of 400 records", "n_rule", "hellinger"):
         assert told in run.stdout
     assert str(place.masked) in run.stdout
     assert run.stderr == ""
@@ -131,7 +131,7 @@ def test_plan_only_needs_no_key_and_writes_nothing(safeswap, survey, listing):
     before = listing()
     run = safeswap("swap", survey, "--swap", "Race", "--pairs", "10", "--plan-only")
     assert run.code == 0
-    assert "10 pairs asked for" in run.stdout
+    assert "10 pairs requested" in run.stdout
     assert listing() == before
 
 

@@ -172,7 +172,7 @@ def test_reports_and_releases_take_the_indicators(safeswap, tmp_path):
     run = safeswap("report", survey, masked, *asked)
     assert run.code == 0, run.said
     chair, public = ((tmp_path / "reports" / f"{name}.html").read_text() for name in ("chair", "public"))
-    assert "what became of each estimate" in chair
+    assert "each estimate before and after" in chair
     assert "The largest change of a weighted count" in chair
     assert "Multiply" not in public
     terms = ("--audit", audit, "--key", key, "--drop", drop, "--publish-errors", indicators)

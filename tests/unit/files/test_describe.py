@@ -128,7 +128,7 @@ def test_what_is_printed_can_do_no_harm() -> None:
         (["a", "a "] * 15, "nominal", "case, spaces or accents"),
         (["é", "e\u0301"] * 15, "nominal", "case, spaces or accents"),
         (["low", "high"] * 15, "ordinal", "order of its levels is not stated"),
-        (["a", "", None] * 10, "nominal", "some are empty texts"),
+        (["a", "", None] * 10, "nominal", "some are empty strings"),
         (["a", "NA", "?"] * 10, "nominal", "2 levels look like a mark"),
     ],
 )

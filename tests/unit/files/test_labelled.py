@@ -292,7 +292,7 @@ def test_nothing_of_a_labelled_file_gets_lost_on_the_way(tmp_path: Path) -> None
     assert again.schema.label == "Survey of 2026"
     assert list_losses(data, ".sav") == ()
     assert list_losses(data, ".dta") == (
-        "edate: which codes are missing values: Stata knows .a to .z only",
+        "edate: which codes are missing values: Stata supports only .a to .z",
         "span: the display format DTIME10",
         "pay: the display format DOLLAR12.2 becomes %12.2f",
     )

@@ -190,7 +190,7 @@ def test_a_missing_value_takes_a_record_out_of_the_plot():
     plot = confidentiality_plot(original, released, KEYS, alpha=0.5)
     assert plot.placed.tolist() == [True, False, False, True]
     assert plot.as_dict()["placed"] == 2
-    assert sum("left out" in note for note in plot.notes) == 2
+    assert sum("omitted" in note for note in plot.notes) == 2
     assert plot.table()["neighbours"].null_count == 2
 
 

@@ -276,7 +276,7 @@ def test_main_effects_cannot_see_a_swap_and_interactions_can() -> None:
     blind, seeing = Pmse(interactions=False, weighted=False).score(seen), Pmse(weighted=False).score(seen)
     assert Pmse(interactions=False).score(seen).value > 0  # records of other weights moved
     assert blind.value == 0
-    assert "cannot see a swap" in blind.sentence
+    assert "cannot detect a swap" in blind.sentence
     assert seeing.value > 0
     permuted = Pmse(permutations=5, weighted=False).score(seen)
     assert "permutations" in permuted.sentence
@@ -300,7 +300,7 @@ def test_a_figure_that_cannot_see_a_swap_says_so(name: str, stated: dict[str, An
     seen = swapped(sample(8, 200, holes=False), ("a", "x"), 4, pairs=60)
     blind = registry.measure(name, **stated, weighted=False).score(seen)
     assert blind.value == pytest.approx(0, abs=1e-12)
-    assert any(words in blind.sentence for words in ("cannot see", "0 after any swap"))
+    assert any(words in blind.sentence for words in ("cannot detect", "0 after any swap"))
     assert registry.measure(name, **stated).score(seen).value > 0  # records of other weights moved
 
 

@@ -376,7 +376,7 @@ def test_one_household_and_one_area_are_refused() -> None:
     ("values", "problem"),
     [
         ({"risk": ("grid",)}, "threshold"),
-        ({"threshold": 0.5}, "belongs to risk"),
+        ({"threshold": 0.5}, "threshold needs risk"),
         ({"risk": ("grid",), "threshold": 0.5}, "not both"),
         ({"communal": "kind"}, "belong together"),
         ({"units": "communal"}, "marks them"),

@@ -68,7 +68,7 @@ def test_noise_without_the_correlation_asked_for_is_found():
     promises = registry.method("noise").invariants(data, correlated.spec)
     found = [p.check(data, independent.data, independent.audit) for p in promises]
     assert [f.problem for f in found if not f.ok] == [
-        "the variance of the noise in turnover and employees together is not what was asked for"
+        "the variance of the noise in turnover and employees together is not as requested"
     ]
 
 

@@ -105,7 +105,7 @@ def test_branches_of_a_hierarchy_may_differ_in_depth() -> None:
 
 def test_a_hierarchy_is_refused_where_it_is_none() -> None:
     for rows, said in (
-        ([("a", "x"), ("a", "y")], "another parent"),
+        ([("a", "x"), ("a", "y")], "a different parent"),
         ([("a", "x"), ("b",)], "line 2"),
         ([("a",)], "two levels"),
     ):

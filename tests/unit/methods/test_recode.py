@@ -84,7 +84,7 @@ def test_a_specification_says_what_it_is_again() -> None:
     spec = RecodeSpec(steps=STEPS)
     assert registry.make_spec(spec.as_dict()) == spec
     assert spec.replace(steps=STEPS[:1]).names == ("Age",)
-    with pytest.raises(SpecError, match="step 2 names 'Name', which a step before it drops"):
+    with pytest.raises(SpecError, match="step 2 names 'Name', which an earlier step drops"):
         RecodeSpec(steps=[STEPS[3], {"step": "truncate", "attribute": "Name"}])
 
 
@@ -97,7 +97,7 @@ def test_a_map_takes_a_recoded_candidate_by_information_loss_and_says_why_not_ot
     seeing = workflow.study(
         datasets.cps8d(), distortion=["information_loss"], insecure_seed=1, **asked
     ).table.to_pydict()
-    assert "does not see what recoding took away" in blind["reason"][1]
+    assert "does not see what recoding removed" in blind["reason"][1]
     assert seeing["reason"] == ["", ""]
     assert 0 < seeing["information_loss"][1] < 1
 

@@ -87,7 +87,7 @@ def test_a_hierarchy_of_the_schema_is_climbed_and_the_rest_of_it_stays() -> None
     assert done.table["x"].to_pylist() == ["South", "North", "South"]
     assert done.schema["x"].hierarchy == tree[1:]
     assert apply_step(done, {"step": "hierarchy", "attribute": "x"}).table["x"].to_pylist() == ["NL"] * 3
-    with pytest.raises(SpecError, match="has 2 levels, 3 are asked for"):
+    with pytest.raises(SpecError, match="has 2 levels, 3 were requested"):
         after(data, step="hierarchy", level=3)
     with pytest.raises(SpecError, match="no hierarchy"):
         after(one(["a"]), step="hierarchy")

@@ -147,7 +147,7 @@ def test_what_matters_more_is_kept():
 
 def test_the_fewest_values_can_be_asked_for_by_name():
     assert suppressed(microdata(SIX_BY_TWO, NAMES[:2]), keys=["A", "B"], tolerance=2, objective="values")
-    with pytest.raises(SpecError, match="importance counts"):
+    with pytest.raises(SpecError, match="importance applies"):
         SuppressSpec(keys=["A"], objective="values", importance={"A": 2})
 
 

@@ -93,7 +93,7 @@ def test_a_shortfall_says_what_binds_and_the_cheapest_change_first() -> None:
         {"change": "no longer require Race to differ", "feasible": 2},
         {"change": "ask for at most 2 pairs (rate 0.4 of 10 records)", "feasible": 2},
     ]
-    assert error.message == "3 pairs asked for, at most 2 feasible; Sex binds"
+    assert error.message == "3 pairs requested, at most 2 feasible; Sex binds"
     assert error.hint.startswith("no longer hold Sex fixed; or ask for at most 2 pairs")
     assert 'on_shortfall="take"' in error.hint
     assert "Race" not in error.hint  # it would not help

@@ -66,7 +66,7 @@ def test_a_swap_of_true_pairs_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(SpecError) as refused:
         SwapSpec(swap=["Race"], **wrong)
     assert refused.value.code == "bad-spec"
-    assert "a number is needed" in str(refused.value)
+    assert "must be a number" in str(refused.value)
 
 
 def test_a_weight_of_targeting_is_bounded() -> None:
@@ -77,11 +77,11 @@ def test_a_weight_of_targeting_is_bounded() -> None:
 def test_what_lies_inside_is_looked_at_too() -> None:
     with pytest.raises(SpecError):
         SwapSpec(swap=["Race"], rate=0.1, targeting={"n": True})
-    with pytest.raises(ValueError, match="a number is needed"):
+    with pytest.raises(ValueError, match="must be a number"):
         Targeting(weight=True)
-    with pytest.raises(SpecError, match="a number is needed"):
+    with pytest.raises(SpecError, match="must be a number"):
         StudySpec(rates=(True,))
-    with pytest.raises(ValueError, match="a number is needed"):
+    with pytest.raises(ValueError, match="must be a number"):
         refuse_other_type({"a": [1, True]}, {"a": (1, 1)})
 
 
@@ -139,7 +139,7 @@ def test_no_model_takes_another_type(model: Any, values: dict[str, Any]) -> None
 
 def test_measures_read_their_parameters_from_text_but_not_from_truth_values() -> None:
     assert registry.measure("n_rule:n=5") == registry.measure("n_rule", n=5)
-    with pytest.raises(SpecError, match="a number is needed"):
+    with pytest.raises(SpecError, match="must be a number"):
         registry.measure("suda2", sampling_fraction=True)
 
 

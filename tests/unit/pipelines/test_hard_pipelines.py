@@ -79,7 +79,7 @@ def test_a_draw_that_changed_nothing_is_not_told_to_the_public():
     steps = ss.Pipeline([{"method": "pram", "attributes": ["sex"], "keep": 1.0}, SWAP])
     masked = ss.mask(read(make_table(60)), steps, insecure_seed=1)
     assert masked.changes["sex"].status == "unchanged"
-    assert masked.changes["sex"].sentence == "sex: some values were drawn anew."
+    assert masked.changes["sex"].sentence == "sex: some values were redrawn."
     assert masked.changes["region"].sentence == "region: values were exchanged between records."
 
 

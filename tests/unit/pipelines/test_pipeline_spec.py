@@ -61,7 +61,7 @@ def test_a_pipeline_survives_its_file(tmp_path):
         ([SWAP, {"method": "swop"}], "step 2 (swop): there is no method 'swop'"),
         ([{**SWAP, "rate": 2}], "step 1 (swap): the swap specification is not valid"),
         ([SWAP, 3], "step 2 is not a specification"),
-        ([ss.Pipeline([SWAP])], "step 1 is a pipeline itself"),
+        ([ss.Pipeline([SWAP])], "step 1 is itself a pipeline"),
         ([{**SWAP, "name": "a"}, {**PRAM, "name": "a"}], "two steps are called 'a'"),
         ([{**SWAP, "name": ""}, {**SWAP, "name": "x\ny"}], "name"),
         ("swap", "steps"),
@@ -91,7 +91,7 @@ def test_a_step_that_does_not_exist_is_named(which):
         ('format = "other"', "the format is not"),
         ("[[steps]]\nmethod = 3", "step 1"),
         ('[[steps]]\nmethod = "swap"', "step 1 (swap)"),
-        ("[[steps", "ends in the middle"),
+        ("[[steps", "ends unexpectedly"),
     ],
 )
 def test_a_file_that_is_no_pipeline_is_refused(tmp_path, text, said):

@@ -91,7 +91,7 @@ def test_indented_trees(tmp_path: Path, text: str) -> None:
 
 def test_trees_as_tables_of_levels_and_their_mistakes(tmp_path: Path) -> None:
     assert read_hierarchy(written(tmp_path, "t.csv", "Delft,South,NL\nHaarlem,North,NL\n")).depth == 2
-    with pytest.raises(InputError, match=r"'u\.csv': line 2 gives a code another parent"):
+    with pytest.raises(InputError, match=r"'u\.csv': line 2 gives a code a different parent"):
         read_hierarchy(written(tmp_path, "u.csv", "a,x\na,y\n"))
     with pytest.raises(InputError, match="below a second one"):
         read_hierarchy(written(tmp_path, "v.hrc", "A\n@c\nB\n@c\n"))

@@ -103,7 +103,12 @@ def test_what_can_be_read_off_another_column_is_refused(group: str) -> None:
     hours = rng.integers(1, 60, 1200)
     table = {"hours": hours, "code": [f"k{hour // 20}" for hour in hours], "time": (hours // 20).astype(str)}
     data = ss.read(pa.table({name: table[name] for name in (group, "time")}))
-    assert found(swapped(data, "time")) == [("read-off", "time")]
+    masked = swapped(data, "time")
+    assert found(masked) == [("read-off", "time")]
+    assert [each.as_dict()["revealed_by"] for each in Linkage(masked, data.attributes).remarks() if each.refuses] == [
+        group
+    ]
+    assert found(masked, drop=(group,)) == found(masked, drop=("time",)) == []
 
 
 def test_households_are_found_in_any_order_and_whatever_their_name() -> None:

@@ -209,7 +209,7 @@ def test_after_a_recode_a_masking_that_did_nothing_is_told_as_such(tmp_path: Pat
 def test_columns_left_out_by_a_recode_are_told(tmp_path: Path) -> None:
     masked = ss.mask(read(), {"method": "recode", "steps": [{"step": "drop", "attributes": ["job"]}]}, key=KEY)
     told = facts(tmp_path, masked)
-    assert told["method"] == "Columns were left out: every released value is as it was in the original file."
+    assert told["method"] == "Columns were dropped: every released value is as it was in the original file."
 
 
 def test_records_that_go_in_a_circle_are_refused_and_nothing_is_written(tmp_path: Path) -> None:

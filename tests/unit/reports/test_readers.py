@@ -11,6 +11,7 @@ from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import safeswap as ss
@@ -129,6 +130,39 @@ def test_the_figures_of_risk_are_those_of_the_files(facts, both, survey):
     assert f"unsafe combinations of keys {risky.before:,.0f} {risky.after:,.0f} ≤ 0" in text_of(facts.page("chair"))
 
 
+def share_below(data: dict[str, list], names: tuple[str, ...], least: int, untouched: list[bool]) -> float:
+    """The share of the untouched records whose values fewer than ``least`` records have."""
+    rows = list(zip(*(data[name] for name in names), strict=True))
+    number = Counter(rows)
+    return sum(number[row] < least for row, own in zip(rows, untouched, strict=True) if own) / sum(untouched)
+
+
+def test_without_a_scenario_risk_before_is_that_of_the_original(key):
+    rows = [(f"{i % 7}{'ab'[i % 2]}", "xyz"[i * i % 3], 100 + i * i % 83, i % 60) for i in range(400)]
+    data = dict(zip(("town", "job", "pay", "age"), map(list, zip(*rows, strict=True)), strict=True))
+    steps = [
+        {"step": "ranges", "attribute": "age", "breaks": [20, 40]},
+        {"method": "swap", "swap": ["job"], "rate": 0.2},
+    ]
+    masked = ss.mask(ss.read(pa.table(data), kinds={"pay": "numeric", "age": "numeric"}), ss.Pipeline(steps), key=key)
+    names = ["n_rule", "n_rule:n=9,keys=town+job", "k_anonymity:keys=town+age,k=4", "correct_links:keys=pay", "replay"]
+    found = {f.measure: f for f in ss.report(masked, measures=names).figures}
+    after, untouched = columns(masked.data.table), [not each for each in masked.audit.perturbed()]
+    everybody = [True] * len(rows)
+    for text, least, keys in (
+        (names[0], 3, ("town", "job", "age")),
+        (names[1], 9, ("town", "job")),
+        (names[2], 4, ("town", "age")),
+    ):
+        own = everybody if text.startswith("k_") else untouched
+        assert found[text].before == pytest.approx(share_below(data, keys, least, everybody)), text
+        assert found[text].after == pytest.approx(share_below(after, keys, least, own)), text
+    # Who has a value that others have is found by a guess among them.
+    assert found[names[3]].before == pytest.approx(len(set(data["pay"])) / len(rows))
+    # Nothing of an original can be restored: the figure is not 0, there is none.
+    assert (found["replay"].before, found["replay"].after is not None) == (None, True)
+
+
 def test_what_is_told_of_each_column_is_counted_again(facts, both, survey):
     before, after = both
     for told in facts.changes:
@@ -169,7 +203,7 @@ def test_every_sentence_of_the_public_report_is_true_of_the_files(facts, both, s
     truths = {
         "as collected, in every record.": lambda x, y: x == y,
         "some values were removed; those that stand are true.": lambda x, y: y is None or x == y,
-        "some values were drawn anew; some values were removed.": lambda x, y: True,
+        "some values were redrawn; some values were removed.": lambda x, y: True,
         "values were replaced.": lambda x, y: (x is None) == (y is None),
     }
     for name, sentence in sentences.items():
@@ -185,7 +219,7 @@ def test_every_sentence_of_the_public_report_is_true_of_the_files(facts, both, s
         f"{', '.join(untouched[:-1])} and {untouched[-1]} are unchanged in every record.": True,
         "Values of sex, education were blanked; none was changed in any other way.": True,
         "Missing values of income are where they were.": True,
-        "The mean of income is as before, but for rounding.": abs(sum(incomes) / len(incomes) - mean) < 0.5,
+        "The mean of income is unchanged, except for rounding.": abs(sum(incomes) / len(incomes) - mean) < 0.5,
         "Every value of income that occurs in the file occurs in at least 5 records.": min(Counter(incomes).values())
         >= 5,
     }
@@ -230,8 +264,8 @@ def test_a_renamed_column_of_an_earlier_step_takes_back_that_others_are_as_colle
 
     last = ss.swap(replace(renamed, past=first.past), swap=["MS"], rate=0.05, key=key)
     told = ss.report(last, measures=["hellinger"]).public.facts
-    assert "Sex: not changed by any step known by its name." in told.columns
-    assert told.columns[-1] == "An earlier step changed a column that is not released, or has another name now."
+    assert "Sex: not changed by any step known under this name." in told.columns
+    assert told.columns[-1] == "An earlier step changed a column that is not released, or that has since been renamed."
     assert not any("as collected" in sentence for sentence in told.columns)
 
 
@@ -290,7 +324,7 @@ def test_obstacles_with_figures_stay_with_the_chair(masked):
     assert "found 0.0777" in text_of(told.page("chair"))
     members = text_of(told.page("members"))
     assert "0.0777" not in members
-    assert "1 matter stands against a release" in members
+    assert "1 issue prevents a release" in members
 
 
 @pytest.mark.parametrize("audience", AUDIENCES)
@@ -314,7 +348,7 @@ def test_the_audit_template_has_five_safes_twelve_steps_and_marked_blanks(facts)
     assert titles[:5] == ["Safe projects", "Safe people", "Safe settings", "Safe data", "Safe outputs"]
     assert [title.partition(":")[0] for title in titles[5:]] == [f"Step {n}" for n in range(1, 13)]
     assert content.count("To be filled in:") >= 6
-    assert "Approved for release. Asked for by Ana. Decided by Olga. Reason: Needed by users." in text_of(
+    assert "Approved for release. Requested by Ana. Decided by Olga. Reason: Needed by users." in text_of(
         content.encode()
     )
 
@@ -354,7 +388,7 @@ def test_what_is_wrong_is_said(facts, masked, tmp_path):
     none = ss.report(masked, measures=["hellinger"], drop=everything)
     assert none.public is None
     assert "no column is left to release" in text_of(none.page("chair"))
-    with pytest.raises(SpecError, match="a release of this would be refused"):
+    with pytest.raises(SpecError, match="a release of this masking would be refused"):
         none.page("public")
     assert list_audiences("board") == ("chair", "members")
 
@@ -390,9 +424,9 @@ def test_requirements_are_compared_with_what_was_measured():
     found, unmet = compare_with_limits(figures, [Requirement.parse(*each) for each in texts])
     assert [(each.limit, each.ok) for each in found] == [("≤ 0.1", False), ("< 0.1", True), ("≤ 0.3", False)]
     assert unmet == [
-        "Required is a: n_rule <= 0.1, found 0.2.",
-        "Required is b: entropy_change <= 0.3, found -0.4.",
-        "Required is a: k_anonymity <= 0, which was not measured.",
+        "Required: a: n_rule <= 0.1; found 0.2.",
+        "Required: b: entropy_change <= 0.3; found -0.4.",
+        "Required: a: k_anonymity <= 0, which was not measured.",
     ]
     # Limits of the day on which it was measured are no obstacle: those of today count.
     assert compare_with_limits(found, [Requirement.parse(*each) for each in texts]) == (found, unmet)

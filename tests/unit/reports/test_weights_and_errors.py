@@ -102,7 +102,7 @@ def test_the_board_has_every_estimate_and_the_public_none_without_consent(facts:
         assert factor == pytest.approx(median(ratios), abs=0.0101)
         assert factor >= median(ratios) - 1e-9
     chair = facts.page("chair").decode()
-    assert "Key indicators: what became of each estimate." in chair
+    assert "Key indicators: each estimate before and after." in chair
     assert all(f"{factor:.2f}" in chair for _, factor in figure.multipliers)
     for reader in ("members", "public"):
         page, content = facts.page(reader).decode(), facts.dump(reader).decode()

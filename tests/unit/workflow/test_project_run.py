@@ -348,7 +348,7 @@ def test_a_masked_file_that_was_changed_is_not_released(job: Job) -> None:
 
 def test_a_guess_before_an_identifier_stops_the_release(job: Job) -> None:
     job.edit('identifier = "id"', 'identifier = "id"  # ? by its name')
-    job.run()
+    assert job.run().unconfirmed == ("id",)
     assert project_status(job.file).guesses == ("data.identifier",)
     with pytest.raises(UnsafeRelease) as caught:
         release_project(job.file)
@@ -359,7 +359,7 @@ def test_a_guess_before_an_identifier_stops_the_release(job: Job) -> None:
 
 def test_a_guess_before_a_coarse_column_does_not(job: Job) -> None:
     job.edit('{ name = "sex" },', '{ name = "sex" },  # ? two values')
-    job.run()
+    assert job.run().unconfirmed == ()
     release_project(job.file)
 
 

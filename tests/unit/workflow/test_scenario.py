@@ -98,8 +98,8 @@ def test_what_a_measure_states_itself_wins_and_is_told():
     scenario = Scenario(name="prosecutor", keys=["sex", "town"], tolerance=4)
     texts = ["k_anonymity:k=2", "k_anonymity:keys=sex", "k_anonymity:keys=sex+town,k=4"]
     one, two, same = ss.assess(SURVEY, SURVEY, scenario=scenario, measures=texts)
-    assert one.sentence.endswith("Stated for this figure, unlike in the scenario: k.")
-    assert two.sentence.endswith("Stated for this figure, unlike in the scenario: keys.")
+    assert one.sentence.endswith("Set for this figure instead of by the scenario: k.")
+    assert two.sentence.endswith("Set for this figure instead of by the scenario: keys.")
     assert "Stated" not in same.sentence
     assert [score.measure for score in (one, two)] == texts[:2]
 

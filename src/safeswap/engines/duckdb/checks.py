@@ -25,7 +25,7 @@ class ChangedTable:
 
     @contextmanager
     def inserter(self) -> Iterator[Callable[[Rows, Sequence[UInt32s], Sequence[UInt32s], Sequence[UInt32s]], None]]:
-        """Give a function that stores records: their rows, the codes before and after, and those of other columns."""
+        """Yield a function that stores records: their rows, the codes before and after, and those of other columns."""
         with self._store.inserter(self.table) as put:
 
             def add(rows: Rows, before: Sequence[UInt32s], after: Sequence[UInt32s], others: Sequence[UInt32s]) -> None:

@@ -111,7 +111,7 @@ class Store:
 
     @contextmanager
     def inserter(self, table: str) -> Iterator[Callable[[pa.Table], None]]:
-        """Give a function that inserts rows by position; small batches are buffered, which costs less."""
+        """Yield a function that inserts rows by position; small batches are buffered, which costs less."""
         held: list[pa.Table] = []
 
         def put_down() -> None:
@@ -170,7 +170,7 @@ def _translate_errors() -> Iterator[None]:
             raise _disk_full() from None
         if not isinstance(error, duckdb.OutOfMemoryException):
             raise EngineError(
-                "DuckDB could not do its part",
+                "DuckDB failed",
                 code="engine-failed",
                 hint="please report it",
                 reason=type(error).__name__,
@@ -184,7 +184,7 @@ def _translate_errors() -> Iterator[None]:
 
 def _disk_full() -> OutputError:
     return OutputError(
-        "there is no room for what does not fit in memory; nothing was left behind",
+        "no disk space for data that do not fit in memory; nothing was left behind",
         code="disk-full",
-        hint="make room beside the target, or raise memory_limit",
+        hint="free disk space beside the target, or raise memory_limit",
     )

@@ -60,7 +60,7 @@ def words_of(columns: Sequence[Any]) -> tuple[Any, Any]:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SparkCells:
-    """The tallied cells; the numbers of records in both files, untouched, and in another cell than before."""
+    """The tallied cells; the numbers of records in both files, untouched, and in a different cell from before."""
 
     cells: TalliedCells
     records: int

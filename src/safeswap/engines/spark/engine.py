@@ -96,7 +96,7 @@ class SparkRecords:
         self._code_key = secrets.token_bytes(32)
 
     def prepare(self, *, identity_key: bytes, work: Path) -> None:
-        """Give what drawing needs: the key of the identities, and a directory that driver and workers share."""
+        """Set what drawing needs: the key of the identities, and a directory that driver and workers share."""
         self._identity_key, self._work = identity_key, work
 
     def close(self) -> None:
@@ -144,7 +144,7 @@ class SparkRecords:
         return max(1, min(len(self.pieces), wanted))
 
     def count_absent(self, missing: Names) -> tuple[int, bool]:
-        """Count the records without an identifier, and tell whether the others ascend from record to record."""
+        """Count the records without an identifier, and return whether the others ascend from record to record."""
         step = IdentifierCheck(self.pieces, self.own, missing)
         found = self.read(step, (self.own,), long_columns("absent", "ascends")).collect()
         return sum(absent for absent, _ in found), all(ascends for _, ascends in found)

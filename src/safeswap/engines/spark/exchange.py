@@ -278,7 +278,7 @@ class ComparedUnits:
         return int(moved.count())
 
     def count_moved_cells(self) -> int:
-        """Count the cells that have another number of units than before."""
+        """Count the cells that have a different number of units from before."""
         from pyspark.sql import functions as f
 
         sides = [
@@ -316,7 +316,7 @@ def _net_changes(number: int, sides: Sequence[Sequence[pa.Array]], key: bytes) -
 
 
 def _sum_cells(rows: Int64s) -> Int64s:
-    """Sum the last column over equal rows of the others; cells without a sum are left out."""
+    """Sum the last column over equal rows of the others; cells without a sum are omitted."""
     names = [str(j) for j in range(rows.shape[1])]
     table = pa.table([np.ascontiguousarray(column) for column in rows.T], names=names)
     summed = table.group_by(names[:-1], use_threads=False).aggregate([(names[-1], "sum")])
@@ -564,7 +564,7 @@ class Compared:
         return self._count(stage, self.bits[:, self._after(name)])
 
     def count_moved(self, stage: int, names: Names) -> int:
-        """Count the records of the pairs that have another value of any of these attributes than before."""
+        """Count the records of the pairs that have a different value of any of these attributes from before."""
         first = 1 + 2 * len(self.names) + len(self.others)
         sides = [np.any(self.bits[:, [first + 2 * self.names.index(n) + s for n in names]], axis=1) for s in (0, 1)]
         return sum(self._count(stage, side) for side in sides)

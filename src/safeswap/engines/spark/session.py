@@ -189,7 +189,7 @@ class Piece:
 
 
 def cut_pieces(files: ParquetFiles, *, most: int = MOST_RECORDS) -> tuple[Piece, ...]:
-    """Cut the files into pieces of at most so many records, or of one row group."""
+    """Cut the files into pieces of at most this many records, or of one row group."""
     pieces: list[Piece] = []
     first = 0
     for part in files.parts:

@@ -61,9 +61,9 @@ def fellegi_sunter_plot(
     to_known, also = (to_original, "") if archive is None else match_rows(released, archive, by_position=False)
     if len(released) * len(known) > MOST_PAIRS:
         raise SpecError(
-            f"{len(released) * len(known):,} pairs would have to be weighed, more than {MOST_PAIRS:,}",
+            f"{len(released) * len(known):,} pairs would have to be compared, more than {MOST_PAIRS:,}",
             code="too-many-pairs",
-            hint="use distances, which need no list of pairs, or a part of the file, such as one division",
+            hint="use distances, which need no list of pairs, or a subset of the file, such as one division",
         )
     numeric, rows = [not original.schema[name].kind.is_categorical for name in asked], np.arange(len(released))
     tables = (

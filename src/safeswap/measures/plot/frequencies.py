@@ -185,7 +185,7 @@ def _match_all(released: Microdata, original: Microdata) -> tuple[Int64s, str]:
 def _check_fraction(share: float) -> float:
     if not 0 < share <= 1:
         raise SpecError(
-            "the sampling fraction lies above 0 and is at most 1", code="bad-fraction", hint="sampling_fraction=0.05"
+            "the sampling fraction must be above 0 and at most 1", code="bad-fraction", hint="sampling_fraction=0.05"
         )
     return share
 
@@ -225,7 +225,7 @@ def _information_loss(columns: list[Coded], importance: list[float]) -> Floats:
     weights = np.array(importance, dtype=np.float64)
     if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0):
         raise SpecError(
-            "the importance of a key is a number of at least 0, and not 0 for all",
+            "the importance of a key must be 0 or more, and not 0 for all keys",
             code="bad-importance",
             hint='importance={"Age": 2.0}',
         )

@@ -77,7 +77,7 @@ def _to_scale(values: Floats, name: str, scale: Scale, file: str) -> Floats:
         raise SpecError(
             f"{name!r} has no logarithm in {plural(beyond, 'record')} of the {file} file",
             code="no-logarithm",
-            hint='scale="asinh", which is like a logarithm and takes every number; or scale="linear"',
+            hint='scale="asinh", which is like a logarithm but accepts every number; or scale="linear"',
             attribute=name,
             records=beyond,
         )
@@ -260,7 +260,7 @@ def check_request(keys: Sequence[str], *, alpha: float, scale: str, distance: st
     if not asked or len(set(asked)) != len(asked):
         raise SpecError("name at least one key, each once", code="bad-keys", hint='keys=["turnover", "employees"]')
     if not 0 < alpha < 1:
-        raise SpecError("alpha lies between 0 and 1, both excluded", code="bad-alpha", hint="alpha=0.05")
+        raise SpecError("alpha must be above 0 and below 1", code="bad-alpha", hint="alpha=0.05")
     for value, known, what in ((scale, SCALES, "scale"), (distance, DISTANCES, "distance")):
         if value not in known:
             raise SpecError(
@@ -350,7 +350,7 @@ def _transform(points: Floats, matrix: Floats) -> Floats:
 
 def _left_out_note(number: int, which: str) -> str:
     lacking = plural(number, f"{which} record lacks", f"{which} records lack")
-    return f"{lacking} a key value or an original: left out." if number else ""
+    return f"{lacking} a key value or an original: omitted." if number else ""
 
 
 def _perturbation(y: Floats, x: Floats, *, relative: bool) -> Floats:
@@ -372,7 +372,7 @@ def _delta(found: _Linked, alpha: float, sample: Floats | None) -> tuple[float, 
     number = len(found.released) * len(found.archive) - int(np.count_nonzero(found.partners >= 0))
     if not number:
         raise InputError(
-            "there are no two records that do not belong together",
+            "there are no two records that do not match",
             code="too-few-records",
             hint="give files of at least two records",
         )

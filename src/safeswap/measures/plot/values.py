@@ -47,11 +47,11 @@ class Policy:
 
     def __post_init__(self) -> None:
         if self.r is not None and not (isfinite(self.r) and self.r > 0):
-            raise _policy_error("r is a share above 0", "r=0.15, or r=None for a vertical line at k")
+            raise _policy_error("r must be a share above 0", "r=0.15, or r=None for a vertical line at k")
         if not (isfinite(self.k) and self.k > 0):
-            raise _policy_error("k is a number of neighbours above 0", "k=15")
+            raise _policy_error("k must be a number of neighbours above 0", "k=15")
         if not -8 <= self.curvature <= 8:
-            raise _policy_error("the curvature lies between −8 and 8", "curvature=0 is a straight line")
+            raise _policy_error("the curvature must be between −8 and 8", "curvature=0 is a straight line")
 
     def line(self, across: Floats) -> Floats:
         """Return the perturbation below which a record with ``across`` neighbours is unsafe."""
@@ -203,7 +203,7 @@ class ConfidentialityPlot:
         """Return the neighbours of one released record, nearest first: identifiers and distances, no key values."""
         if self.points is None:
             raise SpecError(
-                "neighbours can be listed for plots of distances only",
+                "neighbours can be listed only for plots by distance",
                 code="no-distances",
                 hint="make the plot with numeric keys",
             )
@@ -264,7 +264,7 @@ def agreement(one: ConfidentialityPlot, other: ConfidentialityPlot) -> pa.Table:
     """Compare two ways of linking the same release: per figure, the records counted by each and by both."""
     if len(one) != len(other):
         raise SpecError(
-            "the two plots are of different files", code="different-plots", hint="compare two plots of one release"
+            "the two plots show different files", code="different-plots", hint="compare two plots of one release"
         )
     flags = {
         "unsafe": (one.unsafe, other.unsafe),
@@ -421,7 +421,7 @@ def _match_by_identifier(here: Microdata, there: Microdata) -> tuple[Rows, str]:
         raise InputError(
             "the two files have no identifier in common",
             code="identifiers-differ",
-            hint="give the masked file that stays inside: a public bundle has new identifiers",
+            hint="give the internal masked file: a public bundle has new identifiers",
         )
     if found < len(here):
         how += f" {len(here) - found:,} of {plural(len(here), 'record is', 'records are')} not in the other file."

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class RiskOptions(TypedDict, total=False):
-    """What the measures of a file's risk need beside keys; by default each measure has its own value."""
+    """What the measures of a file's risk need besides keys; by default each measure has its own value."""
 
     sensitive: Annotated[str | None, Default(None)]
     weight: Annotated[str | None, Default(None)]

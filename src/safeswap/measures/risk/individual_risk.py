@@ -166,7 +166,7 @@ def _estimate_risks(counts: npt.NDArray[np.int64], population: Floats, model: Ri
 def _weights(data: Microdata, name: str) -> Floats:
     if data.schema[name].kind not in (Kind.WEIGHT, Kind.NUMERIC):
         raise SpecError(
-            f"{name!r} is {data.schema[name].kind.value} and no weight",
+            f"{name!r} is {data.schema[name].kind.value} and not a weight",
             code="not-a-weight",
             hint="name the survey weight, described as weight or numeric",
             attribute=name,

@@ -146,7 +146,7 @@ class LDiversity(KeyMeasure):
         self._check(comparison)
         if self.sensitive not in household_attributes(comparison.after.schema):
             raise SpecError(
-                f"{self.sensitive!r} is the person's: households have no diversity of it",
+                f"{self.sensitive!r} belongs to the person: households have no diversity of it",
                 code="unit-not-supported",
                 hint='name an attribute that is the same for all members, or set unit = "person"',
                 attribute=self.sensitive,

@@ -115,7 +115,7 @@ class NRule(ParametricMeasure):
 
     def _meaning(self, value: float, small: int, total: int, names: tuple[str, ...]) -> str:
         if total == 0:
-            return "Every record took part in the masking: none is left to which the n-rule applies."
+            return "Every record took part in the masking: the n-rule applies to none."
 
         return (
             f"{value:.2%} of the records that took no part in the masking ({small:,} of {total:,}) lie in cells of "

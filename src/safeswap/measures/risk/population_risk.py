@@ -165,7 +165,7 @@ def _read_fractions(data: Microdata, population: float | str | None, weight: str
         fractions = 1 / np.where(weights > 0, weights, np.nan)
     if records and not ((fractions > 0) & (fractions <= 1)).all():
         raise SpecError(
-            "a sampling fraction is above 0 and at most 1",
+            "a sampling fraction must be above 0 and at most 1",
             code="bad-sampling-fraction",
             hint="a population is at least as large as the file, a weight at least 1",
         )

@@ -253,7 +253,7 @@ class Risky:
             asked = next((each for each in self.combinations if set(each.keys) == set(keys)), None)
             if asked is None:
                 raise SpecError(
-                    f"{' × '.join(keys)} is not among the combinations that were looked at",
+                    f"{' × '.join(keys)} is not among the combinations that were examined",
                     code="unknown-combination",
                     hint="name the keys of one of them",
                 )

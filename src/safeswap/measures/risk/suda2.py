@@ -400,7 +400,7 @@ def check_size(most: int, keys: int) -> int:
         raise SpecError(
             f"these are more than {MOST_SETS:,} sets of keys",
             code="too-many-combinations",
-            hint="name fewer keys, or look for uniques of fewer keys",
+            hint="name fewer keys, or search for uniques on fewer keys",
         )
     return most
 
@@ -430,7 +430,7 @@ def intrusion(uniques: int, in_pairs: int, sampling_fraction: float) -> float:
     """
     if not 0 < sampling_fraction <= 1:
         raise SpecError(
-            "the sampling fraction lies above 0 and is at most 1", code="bad-fraction", hint="sampling_fraction=0.05"
+            "the sampling fraction must be above 0 and at most 1", code="bad-fraction", hint="sampling_fraction=0.05"
         )
     expected = uniques * sampling_fraction
     return expected / (expected + in_pairs * (1 - sampling_fraction)) if uniques else 0.0

@@ -58,7 +58,7 @@ class KeySuggestion:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class KeySuggestions:
-    """Attributes, the most identifying first, and those that were left out with the reason."""
+    """Attributes, the most identifying first, and those that were omitted, with the reason."""
 
     records: int
     suggestions: tuple[KeySuggestion, ...]
@@ -82,7 +82,7 @@ class KeySuggestions:
 
     @property
     def skipped_sentences(self) -> tuple[str, ...]:
-        """The attributes that were left out, one sentence per reason."""
+        """The omitted attributes, one sentence per reason."""
         reasons = dict.fromkeys(reason for _, reason in self.skipped)
         named = {reason: [name for name, why in self.skipped if why == reason] for reason in reasons}
         return tuple(f"Left out: {', '.join(names)} ({reason})." for reason, names in named.items())

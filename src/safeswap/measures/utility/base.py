@@ -34,7 +34,7 @@ MOST_TABLES = 1_000
 
 GOMATAM_KARR = "Gomatam & Karr (2003), Distortion Measures for Categorical Data Swapping, NISS report 131"
 
-KEPT_BY_SWAPS = " A swap keeps the counts of every single attribute: this figure cannot see it."
+KEPT_BY_SWAPS = " A swap keeps the counts of every single attribute: this figure cannot detect it."
 """A note on what one-way tables cannot see."""
 
 _TABLES_OF = {1: "one-way", 2: "two-way", 3: "three-way"}
@@ -146,7 +146,7 @@ class AssociationChange(WeighableMeasure):
     blind_to_recoding: ClassVar[bool] = True
     default_for: ClassVar[frozenset[Situation]] = frozenset({"categories"})
 
-    absolute: Annotated[bool, Field(description="leave the direction out of the sentence")] = False
+    absolute: Annotated[bool, Field(description="omit the direction from the sentence")] = False
 
     association: ClassVar[str]
 
@@ -159,7 +159,7 @@ class AssociationChange(WeighableMeasure):
         names = self._names(comparison)
         if len(names) < 2:
             raise SpecError(
-                f"{self.name} is a measure of two-way tables and needs two attributes",
+                f"the measure {self.name} is for two-way tables and needs two attributes",
                 code="bad-ways",
                 hint="name at least two attributes",
             )

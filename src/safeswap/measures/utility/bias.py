@@ -61,7 +61,7 @@ def occupants_by_files(comparison: Comparison, keys: Names) -> Rows:
         seen[_changed_rows(comparison, [name])] += 1
         if seen.max(initial=0) > 1 or not _match_rows(comparison, [name], keys, occupant):
             raise SpecError(
-                "the file was not made by exchanging values between records: no record takes the place of another",
+                "the file was not masked by exchanging values between records, so no record takes the place of another",
                 code="not-an-exchange",
                 hint='use reading="class", which compares the means of classes',
             )
@@ -133,9 +133,9 @@ def bias_bounds(p: float, f: float, *, swapped: int, records: int, mean: float, 
     """
     if mean == 0 or records == 0:
         raise SpecError(
-            "percentage bias is relative to the mean, which is zero or not there",
+            "percentage bias is relative to the mean, which is zero or missing",
             code="no-mean",
-            hint="leave this item out, or look at BIAS in its own unit",
+            hint="omit this item, or use BIAS in its own unit",
         )
     return BiasBounds(
         lower=bias.lower_bound(p, swapped=swapped, records=records),

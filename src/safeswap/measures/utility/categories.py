@@ -104,7 +104,7 @@ class EntropyChange(JointDistortion):
     """
 
     name: ClassVar[str] = "entropy_change"
-    title: ClassVar[str] = "change of entropy"
+    title: ClassVar[str] = "change in entropy"
     sources: ClassVar[tuple[str, ...]] = (f"{GOMATAM_KARR}, section 3.3",)
 
     signed: ClassVar[bool] = True
@@ -138,7 +138,7 @@ class CramersVChange(AssociationChange):
     """
 
     name: ClassVar[str] = "adV"
-    title: ClassVar[str] = "change of Cramér's V"
+    title: ClassVar[str] = "change in Cramér's V"
     sources: ClassVar[tuple[str, ...]] = (f"{GOMATAM_KARR}, section 3.4",)
     association: ClassVar[str] = "Cramér's V"
 
@@ -149,11 +149,11 @@ class ContingencyCChange(AssociationChange):
     The upper limit of C depends on the size of the table, so tables of different sizes are hard to compare.
 
     >>> ContingencyCChange().title
-    "change of Pearson's contingency coefficient"
+    "change in Pearson's contingency coefficient"
     """
 
     name: ClassVar[str] = "adC"
-    title: ClassVar[str] = "change of Pearson's contingency coefficient"
+    title: ClassVar[str] = "change in Pearson's contingency coefficient"
     sources: ClassVar[tuple[str, ...]] = (f"{GOMATAM_KARR}, section 3.5",)
     association: ClassVar[str] = "contingency coefficient C"
 
@@ -185,7 +185,7 @@ class Dissimilarity(WeighableMeasure):
             raise SpecError(
                 "no attribute is left to compare within the areas",
                 code="no-categorical-attribute",
-                hint="name an attribute that does not make the areas",
+                hint="name an attribute that does not define the areas",
             )
         rows = [self._row(comparison, name, weight) for name in names]
         value = float(np.mean([row["value"] for row in rows]))
@@ -298,7 +298,7 @@ class OrdinalDisplacement(WeightedMeasure, DistortionMeasure):
         orders = {name: order for name in names if (order := level_order(comparison, name)) is not None}
         if not orders:
             raise SpecError(
-                "no attribute has an order of its levels",
+                "no attribute has ordered levels",
                 code="no-ordinal-attribute",
                 hint="describe an attribute as ordinal and list its levels in order",
             )
@@ -306,7 +306,7 @@ class OrdinalDisplacement(WeightedMeasure, DistortionMeasure):
         value = float(np.mean([row["value"] for row in rows]))
         unordered = [name for name in names if name not in orders]
         sentence = f"A record moved by {value:.4f} of the scale's length on average, over {', '.join(orders)}." + (
-            f" Without an order, and left out: {', '.join(unordered)}." if unordered else ""
+            f" Omitted, having no order: {', '.join(unordered)}." if unordered else ""
         )
         sentence += recoding_note(comparison, tuple(orders))
         return self._score(value, sentence, tuple(orders), pa.Table.from_pylist(rows))
@@ -409,7 +409,7 @@ class InformationLoss(DistortionMeasure):
         worst = max(rows, key=lambda row: row["bits_lost"])
         if worst["bits_lost"] > 0 and len(rows) > 1:
             sentence += f", most of it in {worst['attribute']} ({worst['value']:.2%} of what that told)"
-        blank = plural(blanks, "value is blank that was not", "values are blank that were not")
+        blank = plural(blanks, "value was blanked", "values were blanked")
         sentence += f"; {blank}." if blanks else "."
         return self._score(value, sentence, tuple(row["attribute"] for row in rows), pa.Table.from_pylist(rows))
 

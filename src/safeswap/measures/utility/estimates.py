@@ -61,7 +61,7 @@ class Line(Strict):
     family: Annotated[Family, Field(description="family of a regression")] = "linear"
     relative: Annotated[float | None, Field(gt=0, description="tolerable change, relative to the value")] = None
     errors: Annotated[float | None, Field(gt=0, description="tolerable change, in standard errors")] = None
-    name: Annotated[str, Field(max_length=200, description="how the indicator is called in reports")] = ""
+    name: Annotated[str, Field(max_length=200, description="name of the indicator in reports")] = ""
 
     @model_validator(mode="after")
     def _is_complete(self) -> Line:
@@ -163,7 +163,7 @@ def read_values(comparison: Comparison, name: str, level: str | None = None) -> 
     texts = level_texts(column.levels)
     if level not in texts:
         raise SpecError(
-            f"{name!r} has no such level as an indicator names",
+            f"{name!r} lacks a level that an indicator names",
             code="unknown-level",
             hint="write the level as it is in the file",
             attribute=name,

@@ -60,7 +60,7 @@ class Indicators(LineMeasure):
     """
 
     name: ClassVar[str] = "indicators"
-    title: ClassVar[str] = "largest change of a key indicator"
+    title: ClassVar[str] = "largest change in a key indicator"
     sources: ClassVar[tuple[str, ...]] = (
         "Wolter (2007), Introduction to Variance Estimation, chapter 6 (Taylor series)",
         "Woodruff (1952), Confidence intervals for medians and other position measures",
@@ -68,7 +68,7 @@ class Indicators(LineMeasure):
 
     lines: Annotated[tuple[Line, ...], Field(max_length=1000, description="the indicators")] = ()
     unit: Annotated[Unit, Field(description="changes relative to the value, or in standard errors")] = "relative"
-    least: Annotated[int, Field(ge=1, description="domains of fewer records are left out")] = 30
+    least: Annotated[int, Field(ge=1, description="domains of fewer records are omitted")] = 30
     collapse: Annotated[bool, Field(description="join a stratum with one sampling unit to the next one")] = False
     replicate_scale: Annotated[
         float | None, Field(gt=0, description="factor of the squares over replicate weights; 1/R if omitted")
@@ -104,7 +104,7 @@ class Indicators(LineMeasure):
         """Return the stated lines."""
         if not self.lines:
             raise SpecError(
-                "no indicator is stated",
+                "no indicators are stated",
                 code="no-indicator",
                 hint="state them in a TOML file ([[indicators]] statistic = …, of = …, by = …) and pass --indicators "
                 "FILE, or read_indicators(path)",
@@ -112,8 +112,8 @@ class Indicators(LineMeasure):
         return self.lines
 
     def find_obstacle(self, comparison: Comparison) -> str:
-        """Return that no indicator is stated; one that did not change is an answer."""
-        return "" if self.lines else "no indicator is stated"
+        """Return that no indicators are stated; one that did not change is an answer."""
+        return "" if self.lines else "no indicators are stated"
 
     def score(self, comparison: Comparison) -> Score:
         """Score the masking; the detail has one row per indicator and domain."""
@@ -370,7 +370,7 @@ def error_multipliers(score: Score) -> dict[str, float]:
     """
     if score.detail is None or "inflation" not in score.detail.column_names:
         raise SpecError(
-            f"{score.measure!r} has no standard errors", code="no-indicator", hint="give the score of indicators"
+            f"{score.measure!r} has no standard errors", code="no-indicator", hint="pass the score of indicators"
         )
     found: dict[str, list[float]] = {}
     for row in score.detail.to_pylist():

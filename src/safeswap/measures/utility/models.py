@@ -141,7 +141,7 @@ def _factor(tokens: list[tuple[str, str]]) -> Factor:
         return Factor(tokens[0][1])
     if kinds == ["name", "op", "name"] and tokens[1][1] == "==":
         return Factor(tokens[0][1], tokens[2][1])
-    raise formula_error("a term is a name, or name == level; quote names with blanks or other characters")
+    raise formula_error("a term is a name, or name == level; quote names with spaces or other characters")
 
 
 def formula_error(problem: str) -> SpecError:
@@ -195,7 +195,7 @@ class ModelData:
         levels = self._columns(factor, number)
         if not binary or len(levels) != 1:
             raise SpecError(
-                f"the response {factor.name!r} is not a number" + (" and has not two levels" if binary else ""),
+                f"the response {factor.name!r} is not a number" + (" and does not have two levels" if binary else ""),
                 code="bad-response",
                 hint=f"name a numeric attribute, or one level of it: {factor.name} == level",
                 attribute=factor.name,
@@ -216,9 +216,9 @@ class ModelData:
         if factor.level is not None:
             if factor.level not in texts:
                 raise SpecError(
-                    f"{factor.name!r} has no such level as the formula names",
+                    f"{factor.name!r} lacks a level that the formula names",
                     code="unknown-level",
-                    hint="write the level as it is in the file, quoted if it has blanks or other characters",
+                    hint="write the level as it is in the file, quoted if it has spaces or other characters",
                     attribute=factor.name,
                 )
             wanted = np.array([text == factor.level for text in texts] + [False])
@@ -279,7 +279,7 @@ class Model(Strict):
     family: Annotated[regression.Family, Field(description="linear, logistic or poisson")] = "linear"
     weight: Annotated[str | None, Field(description="weight; that of the schema if omitted")] = None
     weighted: Annotated[bool, Field(description="false: without weights, even if the schema has one")] = True
-    name: Annotated[str, Field(max_length=200, description="how the model is called in reports")] = ""
+    name: Annotated[str, Field(max_length=200, description="name of the model in reports")] = ""
 
     @field_validator("formula")
     @classmethod
@@ -342,7 +342,7 @@ class ModelMeasure(ParametricMeasure):
             raise SpecError(
                 f"no model of {self.name} can be fitted: " + "; ".join(_problems(rows)),
                 code="model-not-fitted",
-                hint="leave out terms that depend on each other, or levels with few records",
+                hint="drop collinear terms, or levels with few records",
             )
         value, meaning = self._summarise(fitted, len({row["model"] for row in fitted}))
         failed = _problems(rows)
@@ -382,11 +382,11 @@ class Coefficients(ModelMeasure):
     """The mean standardised difference of coefficients: how many standard errors a user's estimate moved.
 
     >>> Coefficients().title
-    'change of coefficients in standard errors'
+    'change in coefficients, in standard errors'
     """
 
     name: ClassVar[str] = "coefficients"
-    title: ClassVar[str] = "change of coefficients in standard errors"
+    title: ClassVar[str] = "change in coefficients, in standard errors"
     sources: ClassVar[tuple[str, ...]] = (KARR,)
 
     def _summarise(self, rows: list[dict[str, Any]], models: int) -> tuple[float, str]:
@@ -479,7 +479,7 @@ def _compare(model: Model, before: Estimates, after: Estimates, place: int) -> d
 
 
 def overlap(one: tuple[float, float], other: tuple[float, float]) -> float:
-    """Return the overlap of two intervals, each a middle and a half-width; negative if they lie apart.
+    """Return the overlap of two intervals, each a middle and a half-width; negative if they are disjoint.
 
     >>> overlap((0.0, 1.0), (1.0, 1.0)), overlap((0.0, 1.0), (0.0, 1.0))
     (0.5, 1.0)

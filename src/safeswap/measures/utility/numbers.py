@@ -90,7 +90,7 @@ class NumberChange(WeightedMeasure):
         known = tuple(name for name in names if name in seen)
         sentence = self._meaning(value, len(rows)) + self._name_largest(rows) + _unmeasured_note(names, known)
         if self.together == 1 and not weight:
-            sentence += " Over the whole file, exchanged values keep it: this figure cannot see a swap."
+            sentence += " Exchanging values keeps it over the whole file: this figure cannot detect a swap."
         types = pa.schema([("attributes", pa.list_(pa.string())), ("value", pa.float64())])
         return self._score(value, sentence, known, pa.Table.from_pylist(rows, schema=types))
 
@@ -123,7 +123,7 @@ class MeanChange(NumberChange):
     """
 
     name: ClassVar[str] = "mean_change"
-    title: ClassVar[str] = "change of means"
+    title: ClassVar[str] = "change in means"
 
     def _change(self, weights: Sides, *sides: Sides) -> float:
         (before, mass), (after, mass_after) = _known(sides[0], weights)
@@ -139,11 +139,11 @@ class DeviationChange(NumberChange):
     """The relative change of standard deviations of numeric attributes.
 
     >>> DeviationChange().title
-    'change of standard deviations'
+    'change in standard deviations'
     """
 
     name: ClassVar[str] = "deviation_change"
-    title: ClassVar[str] = "change of standard deviations"
+    title: ClassVar[str] = "change in standard deviations"
 
     def _change(self, weights: Sides, *sides: Sides) -> float:
         (before, mass), (after, mass_after) = _known(sides[0], weights)
@@ -163,7 +163,7 @@ class CorrelationChange(NumberChange):
     """
 
     name: ClassVar[str] = "correlation_change"
-    title: ClassVar[str] = "change of correlations"
+    title: ClassVar[str] = "change in correlations"
     together: ClassVar[int] = 2
     lacking: ClassVar[str] = "no two numeric attributes vary"
 
@@ -221,7 +221,7 @@ def _attributes(number: int) -> str:
 def _unmeasured_note(names: tuple[str, ...], known: tuple[str, ...]) -> str:
     lacking = [name for name in names if name not in known]
     shown = ", ".join(lacking[:8]) + (f" and {len(lacking) - 8} more" if len(lacking) > 8 else "")
-    return f" Not measured, since without spread: {shown}." if lacking else ""
+    return f" Not measured, since they do not vary: {shown}." if lacking else ""
 
 
 _NO_EIGENVALUE = 1e-8
@@ -273,7 +273,7 @@ class NumericMeasure(WeightedMeasure):
 
     def _left_out(self, comparison: Comparison, kept: tuple[str, ...]) -> str:
         lacking = [name for name in self._names(comparison) if name not in kept]
-        return f" Not measured, since without spread: {', '.join(lacking[:8])}." if lacking else ""
+        return f" Not measured, since they do not vary: {', '.join(lacking[:8])}." if lacking else ""
 
 
 class Il1s(NumericMeasure):
@@ -322,7 +322,7 @@ class Eigen(NumericMeasure):
     """
 
     name: ClassVar[str] = "eigen"
-    title: ClassVar[str] = "change of the eigenvalues of the correlations"
+    title: ClassVar[str] = "change in the eigenvalues of the correlations"
     least: ClassVar[int] = 2
     sources: ClassVar[tuple[str, ...]] = (
         "Templ, Kowarik & Meindl (2015), Statistical disclosure control with sdcMicro",
@@ -359,7 +359,7 @@ class Correlations(NumericMeasure):
     """
 
     name: ClassVar[str] = "correlations"
-    title: ClassVar[str] = "largest change of a correlation"
+    title: ClassVar[str] = "largest change in a correlation"
     least: ClassVar[int] = 2
     sources: ClassVar[tuple[str, ...]] = (
         "Domingo-Ferrer & Torra (2001), Disclosure Control Methods and Information Loss for Microdata",

@@ -1,4 +1,4 @@
-"""Propensity score mean squared error: can a model tell the masked file from the original?
+"""Propensity score mean squared error: can a model distinguish the masked file from the original?
 
 Both files are put together, and a logistic regression predicts which file a record comes from. With p̂ its fitted
 probability, c the share of masked records and N the number of both,
@@ -40,7 +40,7 @@ from safeswap.model.text import plural
 MOST_COLUMNS = 800
 """A design with more columns is refused: the fit would take minutes, and most of its cells would be empty."""
 
-MAIN_EFFECTS = "Without weights, main effects cannot see a swap, which keeps the margins: this figure is then 0."
+MAIN_EFFECTS = "Without weights, main effects cannot detect a swap, which keeps the margins: this figure is then 0."
 """A note on what a model without interactions cannot see."""
 
 _SEED = 20_060_101  # of the permutations: public, and the same for every run
@@ -48,7 +48,7 @@ _SAME = 1e-20  # of a mean square of probabilities: rounding
 
 
 class Pmse(WeightedMeasure, DistortionMeasure):
-    """The propensity score mean squared error of a logistic regression that tells the two files apart.
+    """The propensity score mean squared error of a logistic regression that distinguishes the two files.
 
     >>> Pmse(attributes=("Age", "Sex"), interactions=False).text
     'pmse:attributes=Age+Sex,interactions=false'
@@ -63,7 +63,7 @@ class Pmse(WeightedMeasure, DistortionMeasure):
     )
 
     interactions: Annotated[
-        bool, Field(description="all two-way interactions; without them a swap of single attributes is not seen")
+        bool, Field(description="all two-way interactions; without them a swap of single attributes is not detected")
     ] = True
     permutations: Annotated[
         int, Field(ge=0, le=1000, description="estimate the null by this many random splits of both files")
@@ -100,7 +100,7 @@ class Pmse(WeightedMeasure, DistortionMeasure):
     def _describe(self, found: _Found, detail: dict[str, list[Any]]) -> str:
         kind = "main effects and two-way interactions" if self.interactions else "main effects only"
         text = (
-            f"A logistic regression ({kind}, rank {found.rank}) tells the files apart with a mean squared error of "
+            f"A logistic regression ({kind}, rank {found.rank}) distinguishes the files with a mean squared error of "
             f"{found.value:.3g}, that is {detail['ratio'][0]:.2f} of what chance gives (0: not at all)."
         )
         if self.permutations:
@@ -109,7 +109,7 @@ class Pmse(WeightedMeasure, DistortionMeasure):
             text += " Some cells occur in one file only, so that some fitted probabilities are 0 or 1."
         if not self.interactions:
             text += f" {MAIN_EFFECTS}"
-        return text + " The ratio ranks releases of one file; it is no test."
+        return text + " The ratio ranks releases of one file; it is not a test."
 
     def _permute(self, cells: _Cells, design: Floats) -> float | None:
         """Return the mean pMSE of random splits of both files together into two of the same sizes."""
@@ -199,7 +199,8 @@ def _build(cells: _Cells, *, interactions: bool) -> Floats:
     columns = 1 + sum(widths) + (sum(a * b for a, b in combinations(widths, 2)) if interactions else 0)
     if columns > MOST_COLUMNS:
         raise SpecError(
-            f"the model that tells the files apart would have {plural(columns, 'column')}, more than {MOST_COLUMNS:,}",
+            f"the model that distinguishes the files would have {plural(columns, 'column')}, more than "
+            f"{MOST_COLUMNS:,}",
             code="model-too-large",
             hint="name fewer attributes, or those with few levels: pmse:attributes=A+B+C; or interactions=false",
             columns=columns,

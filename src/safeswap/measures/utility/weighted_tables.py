@@ -49,14 +49,14 @@ class WeightedMargins(LineMeasure):
     """
 
     name: ClassVar[str] = "weighted_margins"
-    title: ClassVar[str] = "largest change of a weighted margin"
+    title: ClassVar[str] = "largest change in a weighted margin"
     sources: ClassVar[tuple[str, ...]] = (
         "Kaufman, Seastrom & Roey (2005), Do disclosure controls degrade the quality of the data?",
     )
 
     attributes: Annotated[AttributeNames, Field(description="attributes; all categorical ones if empty")] = ()
     ways: Annotated[int, Field(ge=1, le=2, description="tables of one or of two attributes")] = 1
-    least: Annotated[int, Field(ge=1, description="cells of fewer records are left out")] = 1
+    least: Annotated[int, Field(ge=1, description="cells of fewer records are omitted")] = 1
 
     @property
     def shown_from(self) -> int:
@@ -135,7 +135,7 @@ class RestrictedHellinger(WeightedMeasure, DistortionMeasure):
     """
 
     name: ClassVar[str] = "restricted_hellinger"
-    title: ClassVar[str] = "Hellinger distance over cells of some size"
+    title: ClassVar[str] = "Hellinger distance over cells of a minimum size"
     blind_to_recoding: ClassVar[bool] = True
     sources: ClassVar[tuple[str, ...]] = (f"{GOMATAM_KARR}, section 3.1",)
 

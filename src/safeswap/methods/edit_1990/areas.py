@@ -60,7 +60,7 @@ RESERVED_FROM = np.uint64(_TOP) - draw_limit(1 / 32)
 
 @dataclass(frozen=True, eq=False)
 class Sampling:
-    """Tell sampled records from others while they are read: those of small blocks have a limit of their own.
+    """Separate sampled records from others while they are read: those of small blocks have their own limit.
 
     Unless ``whole`` groups are read, of the others only those with the highest draws are kept.
     """

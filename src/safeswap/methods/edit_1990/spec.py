@@ -109,7 +109,7 @@ class Edit1990Spec(MaskSpec):
         for role in ("within", "across"):
             name = getattr(self, role)
             if name is not None and name not in self.geography:
-                raise ValueError(f"{role} names {name!r}, which is no level of the geography")
+                raise ValueError(f"{role} names {name!r}, which is not a level of the geography")
         if self.within_level == self.geography[-1]:
             raise ValueError(f"within names the finest level, {self.within_level!r}: nothing is left to exchange")
         if self.across_level not in self.exchanged:
@@ -120,7 +120,7 @@ class Edit1990Spec(MaskSpec):
         if (self.small_block_units > 0) != (self.small_block_rate is not None):
             raise ValueError("small_block_units and small_block_rate belong together: give both or neither")
         if self.small_block_rate is not None and self.small_block_rate < self.rate:
-            raise ValueError("small blocks are sampled at a higher rate than others: small_block_rate is below rate")
+            raise ValueError("small_block_rate must not be below rate: small blocks are sampled at the higher rate")
         return self
 
     @property
@@ -234,7 +234,7 @@ def check_records(records: Records, spec: Edit1990Spec) -> Areas:
     counted = {**levels, **dict(zip(keys, by_key, strict=True))}
     missing = {name: _count_missing(cells, name, schema) for name, cells in counted.items()}
     levels_missing = {name: missing[name] for name in spec.geography}
-    refuse_missing(levels_missing, code="missing-geography", hint="give every household all of its codes")
+    refuse_missing(levels_missing, code="missing-geography", hint="give every household a code at every level")
     if spec.missing_keys == "refuse":
         refuse_missing({name: missing[name] for name in spec.keys}, code="missing-keys", hint=MISSING_KEYS)
     for attribute in schema.iter_kind(Kind.HOUSEHOLD):

@@ -318,9 +318,9 @@ def _check_geography(data: Microdata, levels: Names) -> None:
     for name in levels:
         if not data.schema[name].kind.is_categorical:
             raise SpecError(
-                f"{name!r} is {data.schema[name].kind.value} and no geographic code",
+                f"{name!r} is {data.schema[name].kind.value} and not a geographic code",
                 code="not-geography",
-                hint="describe it as geography in the schema, or leave it out",
+                hint="describe it as geography in the schema, or omit it",
                 attribute=name,
             )
 
@@ -528,7 +528,7 @@ def _facts(
     alive[classes[changed]] = True
     left = edit.below & ~alive
     levels = (*spec.within, *edit.exchanged) if spec.exchange == "geography" else spec.within
-    stamp = {"not_for_release": "done by the letter it can be replayed"} if spec.variant == "letter" else {}
+    stamp = {"not_for_release": "in the letter variant it can be replayed"} if spec.variant == "letter" else {}
     return {
         **stamp,
         "order": list(edit.keys),

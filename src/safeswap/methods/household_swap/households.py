@@ -166,7 +166,7 @@ def _number_households(records: Loadable, spec: HouseholdSwapSpec, key: Key, dra
             f"{plural(len(rows), 'person has', 'persons have')} no household number {spec.household!r}, "
             f"the first in {_records(rows)}",
             code="missing-household",
-            hint='give every person one, or say missing_household="outside" to leave them where they are',
+            hint='give every person one, or set missing_household="outside" to leave them where they are',
             attribute=spec.household,
             persons=len(rows),
             records=_positions(rows),
@@ -192,7 +192,7 @@ def _number_areas(data: Microdata, spec: HouseholdSwapSpec) -> tuple[Integers, I
         raise InputError(
             f"{plural(missing, 'person lacks', 'persons lack')} a code of the geography, the first in {_records(rows)}",
             code="missing-geography",
-            hint='give every household all of its codes, or say missing_geography="immovable" to leave it where it is',
+            hint='give every household a code at every level, or set missing_geography="immovable" to leave it there',
             persons=missing,
             records=_positions(rows),
         )
@@ -347,7 +347,7 @@ def _profile(names: Names, constant: dict[str, Coded], size: Integers, *, match_
 
 
 def _profile_type(number: int) -> type[np.integer[Any]]:
-    """Return the type for so many cells: one of two, since kernels are compiled for each."""
+    """Return the type for this many cells: one of two, since kernels are compiled for each."""
     return np.uint16 if number <= 1 << 16 else np.int32
 
 

@@ -52,4 +52,6 @@ class KeptHouseholds(_HouseholdPromise):
     def problem(self, evidence: PairEvidence) -> str:
         """Count the cells whose number of households changed."""
         moved = evidence.count_moved_units(self.household, self.attributes)
-        return f"{plural(moved, 'cell has', 'cells have')} another number of households than before" if moved else ""
+        return (
+            f"{plural(moved, 'cell has', 'cells have')} a different number of households from before" if moved else ""
+        )

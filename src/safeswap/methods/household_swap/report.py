@@ -1,4 +1,4 @@
-"""What a swap did, by level of the geography: for the analyst, never published.
+"""The effect of a swap, by level of the geography: for the analyst, never published.
 
 Risk before and after, who is rare and still in the true area, how far partners live apart, how tables changed, and how
 often an intruder would name the true area of a household that was moved for its risk.

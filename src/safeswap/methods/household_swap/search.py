@@ -1,4 +1,4 @@
-"""Edmonds' search: the last resort for households that must move and are left over, in the graph of one profile cell.
+"""Edmonds' search: the last resort for unmatched households that must move, in the graph of one profile cell.
 
 Claim: the sets of households that some pairing covers are the independent sets of a matroid (the matching matroid).
 So households may be tried one by one: one that is covered stays covered, one whose search fails can never be added,
@@ -27,7 +27,7 @@ LARGEST_CELL = 6_000
 
 
 def cover_rest(left: Int32s, ground: Ground, profile: Profile) -> bool:
-    """Cover as many of the households left over as any pairing can; return whether every cell could be searched."""
+    """Cover as many of the unmatched households as any pairing can; return whether every cell could be searched."""
     proved = True
     areas = ground.levels.shape[1]
     for cell in np.unique(profile.cell[left]).tolist():
@@ -74,7 +74,7 @@ def _positions_of_partners(members: Int32s, g: Ground) -> Int64s:
 
 
 def _leave_out_twins(kinds: Int64s, mates: Int64s, is_risky: Flags) -> Flags:
-    """Flag a few pairs between each two kinds, a few free donors of each kind, and all who are left over."""
+    """Flag a few pairs between each two kinds, a few free donors of each kind, and all unmatched ones."""
     places = np.arange(len(kinds))
     partner_kind = np.where(mates >= 0, kinds[mates], -1)
     low, high = np.minimum(kinds, partner_kind), np.maximum(kinds, partner_kind)

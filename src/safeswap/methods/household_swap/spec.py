@@ -53,12 +53,17 @@ class HouseholdSwapSpec(MaskSpec):
     ] = ()
     k: Annotated[
         int,
-        Field(ge=0, le=1_000_000, description="persons with fewer than k like them in an area are at risk; 0: nobody"),
+        Field(
+            ge=0,
+            le=1_000_000,
+            description="persons are at risk in an area where fewer than k, themselves included, have their values; "
+            "0: nobody",
+        ),
     ] = 3
     risk: Annotated[
         Names,
         Field(
-            description="numeric columns with a risk of one's own, one per level or one for all, in place of counts",
+            description="numeric columns with risks of your own, one per level or one for all, instead of counts",
             json_schema_extra=takes("numeric"),
         ),
     ] = ()
@@ -69,12 +74,12 @@ class HouseholdSwapSpec(MaskSpec):
     similar: Annotated[
         tuple[Names, ...],
         Field(
-            description="attributes of households in which partners agree; further, looser profiles, each a part of "
-            "the one before, for households that find nobody"
+            description="attributes of households in which partners agree; further, looser profiles, each a subset of "
+            "the one before, for households without a partner"
         ),
     ] = ()
     match_size: Annotated[
-        bool, Field(description="whether partners have the same number of persons: counts of persons then stay")
+        bool, Field(description="require partners to have the same number of persons, which keeps counts of persons")
     ] = True
     rate: Annotated[float, Field(ge=0, le=1, description="share of the households of each finest area to swap")] = 0.0
     over_rate: Annotated[
@@ -83,13 +88,20 @@ class HouseholdSwapSpec(MaskSpec):
     ] = "swap"
     partner: Annotated[
         Literal["risky", "near"],
-        Field(description="look for partners at risk first, as far as the country, or for near ones first"),
+        Field(description="look first for partners at risk, anywhere in the country, or first for near ones"),
     ] = "risky"
-    crowd: Annotated[int, Field(ge=0, description="fewest candidates among which a partner from nearby is chosen")] = 10
-    spread: Annotated[int, Field(ge=0, description="fewest other areas in which such candidates live")] = 3
+    crowd: Annotated[
+        int, Field(ge=0, description="minimum number of candidates from which a near partner is chosen")
+    ] = 10
+    spread: Annotated[int, Field(ge=0, description="minimum number of other areas in which these candidates live")] = 3
     rounds: Annotated[
         int,
-        Field(ge=1, le=10, description="trial swaps at most; who is rare and in the true area after one must move too"),
+        Field(
+            ge=1,
+            le=10,
+            description="maximum number of trial swaps; households still rare and in their true area after one must "
+            "move too",
+        ),
     ] = 3
     carry_along: Annotated[
         Names, Field(description="further attributes of households that move with the geography")
@@ -102,19 +114,20 @@ class HouseholdSwapSpec(MaskSpec):
         ),
     ] = None
     communal_values: Annotated[
-        Names, Field(description="its values that mark one", json_schema_extra=takes(levels_of="communal"))
+        Names,
+        Field(description="its values for communal establishments", json_schema_extra=takes(levels_of="communal")),
     ] = ()
     units: Annotated[
         Literal["households", "communal"],
-        Field(description="swap private households, or in a run of their own communal establishments"),
+        Field(description="swap private households or, in a separate run, communal establishments"),
     ] = "households"
     missing_household: Annotated[
         Literal["refuse", "outside"],
-        Field(description="persons without household number: refuse, or count them and leave them where they are"),
+        Field(description="persons without a household number: refuse, or count them and leave them where they are"),
     ] = "refuse"
     missing_geography: Annotated[
         Literal["refuse", "immovable"],
-        Field(description="households without a code of some level: refuse, or leave them where they are, uncounted"),
+        Field(description="households without a code at some level: refuse, or leave them where they are, uncounted"),
     ] = "refuse"
     geography_codes: GeographyCodes = "unique"
     scenario: ScenarioName = ""
@@ -133,15 +146,15 @@ class HouseholdSwapSpec(MaskSpec):
                 what = f"adds {', '.join(added)} to" if added else "is"
                 raise ValueError(
                     f"profiles do not nest: profile {number + 1} {what} profile {number}; "
-                    "each is a part of the one before, so that fallbacks are looser"
+                    "each must be a subset of the one before, so that fallbacks are looser"
                 )
         for names in self.similar:
             if len(set(names)) != len(names):
                 raise ValueError("similar names an attribute twice in one profile")
         if self.risk and self.threshold is None:
-            raise ValueError("risk needs a threshold from which on a person is at risk")
+            raise ValueError("risk needs a threshold: persons at or above it are at risk")
         if self.threshold is not None and not self.risk:
-            raise ValueError("threshold belongs to risk: name the columns, or state k alone")
+            raise ValueError("threshold needs risk: name its columns, or state k alone")
         if self.risk and self.risk_variables:
             raise ValueError("give risk_variables and k, or columns with a risk of your own, not both")
         if self.geography and self.risk and len(self.risk) not in (1, len(self.geography)):

@@ -114,7 +114,7 @@ class Population:
 
     @property
     def _fits_table(self) -> bool:
-        """Whether the cells of all areas are counted in an array rather than by a hash."""
+        """True if the cells of all areas are counted in an array rather than by a hash."""
         return bool(self.cells * self.areas.levels.shape[1] <= max(_DENSE, 2 * len(self.cell)))
 
     def _rarity_by_hash(self, ranks: Int32s, outside: Int32s, k: int) -> Iterator[tuple[slice, UInt8s, Int32s]]:
@@ -227,7 +227,7 @@ class Risk:
         return cls(required=required, smallest=smallest, rare=None if len(population.outside_area) else rare)
 
     def riskiest(self, number: int, draw: UInt64s, depth: int) -> Risk:
-        """Return the risk with only so many households required to move: topmost level, then smallest cell first."""
+        """Return the risk with only this many households required to move: topmost level, then smallest cell first."""
         risky = np.flatnonzero(self.required < depth)
         if len(risky) <= number:
             return self

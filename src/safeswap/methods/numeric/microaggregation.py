@@ -365,7 +365,7 @@ class Microaggregation:
         sizes = [len(_complete_rows(columns, names)) for names in _blocks(spec)]
         if min(sizes) < spec.k:
             raise InfeasibleError(
-                f"groups of {plural(spec.k, 'record')} are asked for, and "
+                f"groups of {plural(spec.k, 'record')} were requested, but "
                 f"{plural(min(sizes), 'record has', 'records have')} all the values",
                 code="too-few-records",
                 hint="ask for smaller groups, or group fewer attributes together",

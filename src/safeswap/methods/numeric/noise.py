@@ -148,7 +148,7 @@ def _find_dates(data: Microdata, spec: NoiseSpec) -> Flags:
         raise SpecError(
             "days is for dates, and none of the attributes is one" if spec.size else "with size 0 only dates change",
             code="bad-spec",
-            hint="leave out days, or name dates" if spec.size else "name dates only, or give a size for the others",
+            hint="omit days, or name dates" if spec.size else "name dates only, or give a size for the others",
         )
     return dates
 

@@ -79,7 +79,7 @@ class Pram(ValueChangingMethod):
         return {name: _redraw(batch, name, spec, each, draws) for name, each in counted.items()}
 
     def effects(self, schema: Schema, spec: PramSpec) -> tuple[Effect, ...]:
-        """Return that values were drawn anew."""
+        """Return that values were redrawn."""
         return (Redrawn(spec.attributes, spec.within),)
 
     def invariants(self, data: Microdata, spec: PramSpec) -> tuple[Invariant, ...]:
@@ -101,7 +101,7 @@ def _check(data: Microdata, spec: PramSpec) -> None:
             raise SpecError(
                 f"{name!r} is {data.schema[name].kind.value}, not categorical",
                 code="not-categorical",
-                hint="describe it as nominal or ordinal, or leave it out",
+                hint="describe it as nominal or ordinal, or omit it",
                 attribute=name,
             )
 

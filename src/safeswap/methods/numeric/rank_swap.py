@@ -398,7 +398,7 @@ def _ordered_columns(data: Microdata, spec: RankSwapSpec) -> dict[str, Floats]:
             raise SpecError(
                 f"{name!r} is ordinal: its ends have no mean",
                 code="no-mean",
-                hint="leave out top and bottom, or name numeric attributes only",
+                hint="omit top and bottom, or name numeric attributes only",
                 attribute=name,
             )
         columns[name] = ordered_numbers(data, name)

@@ -263,8 +263,8 @@ class AddedNoise(Invariant):
     def sentence(self) -> str:
         """The promise in plain words."""
         if self.first == self.second:
-            return f"The noise in {self.first} has mean 0 and the variance that was asked for, as far as chance allows."
-        return f"The noise in {self.first} and {self.second} has the correlation that was asked for."
+            return f"The noise in {self.first} has mean 0 and the requested variance, up to chance."
+        return f"The noise in {self.first} and {self.second} has the requested correlation."
 
     def problem(self, evidence: Evidence) -> str:
         """Report the moment that fails."""
@@ -278,7 +278,7 @@ class AddedNoise(Invariant):
             added = parts[0] + sign * parts[1]
             deviation = sqrt(max(0.0, 2.0 + 2.0 * sign * self.correlation))
             if wrong := _find_implausible(added[~np.isnan(added)], deviation, slack):
-                return f"the {wrong} of the noise in {names} is not what was asked for"
+                return f"the {wrong} of the noise in {names} is not as requested"
         return ""
 
 
@@ -334,7 +334,7 @@ class KeptMean(AttributePromise):
     @property
     def sentence(self) -> str:
         """The promise in plain words."""
-        return f"The mean of {self.attribute} is as before, but for rounding."
+        return f"The mean of {self.attribute} is unchanged, except for rounding."
 
     def problem(self, evidence: Evidence) -> str:
         """Report a mean that moved by more than a unit of the last decimal."""
@@ -355,7 +355,7 @@ class WithinBounds(AttributePromise):
 
     @property
     def sentence(self) -> str:
-        """The promise in plain words: which end has a bound is told, not where it is."""
+        """The promise in plain words: it says which end has a bound, not where the bound is."""
         told = {(False, True): "Large values", (True, False): "Small values"}
         cut = told.get((bool(np.isfinite(self.low)), bool(np.isfinite(self.high))), "Large and small values")
         return f"{cut} of {self.attribute} are cut off; all others are unchanged."
@@ -382,7 +382,7 @@ class ExpectedMargin(AttributesPromise):
     @property
     def sentence(self) -> str:
         """The promise in plain words."""
-        return f"The counts by {' and '.join(self.attributes)} are as before in expectation."
+        return f"The counts by {' and '.join(self.attributes)} are unchanged in expectation."
 
     def problem(self, evidence: Evidence) -> str:
         """Report the cells that changed by more than chance explains."""
@@ -394,7 +394,7 @@ class ExpectedMargin(AttributesPromise):
         bound = t / 3.0 + np.sqrt((t / 3.0) ** 2 + 2.0 * t * variance)
         moved = int(np.count_nonzero(np.abs(after - before) > bound))
         return (
-            f"{plural(moved, 'cell')} by {' and '.join(self.attributes)} moved by more than chance moves them"
+            f"{plural(moved, 'cell')} by {' and '.join(self.attributes)} moved by more than chance explains"
             if moved
             else ""
         )
@@ -418,7 +418,7 @@ class MissingStays(AttributesPromise):
             columns = (data.table.column(name) for data in (evidence.before, evidence.after))
             if flag_changes(*(column.is_null(nan_is_null=numeric) for column in columns)).any():
                 bad.append(name)
-        return f"values of {' and '.join(bad)} have gone missing, or come back" if bad else ""
+        return f"values of {' and '.join(bad)} became missing, or reappeared" if bad else ""
 
 
 def _complete_rows(data: Microdata, names: Names) -> npt.NDArray[np.bool_]:

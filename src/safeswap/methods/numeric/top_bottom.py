@@ -110,7 +110,7 @@ def _bounds_for(data: Microdata, name: str, spec: TopBottomSpec) -> TopBottomSpe
     own = (spec.latest, spec.earliest) if is_date else (spec.top, spec.bottom)
     if own == (None, None) and not (spec.top_share or spec.bottom_share):
         raise SpecError(
-            f"{name!r} is {'a date' if is_date else 'not a date'} and has no bound",
+            f"{name!r} is {'a date' if is_date else 'not a date'} and takes no such bound",
             code="bad-spec",
             hint="give latest or earliest for dates, top or bottom for numbers",
             attribute=name,
@@ -153,7 +153,7 @@ class _Ends:
 
 
 def _find_rank(values: Floats, rank: int) -> float:
-    """Return the value with so many others before it in ascending order."""
+    """Return the value with this many others before it in ascending order."""
     return float(np.partition(values, rank)[rank])
 
 

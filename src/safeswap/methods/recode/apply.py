@@ -187,7 +187,7 @@ def check_step(schema: Schema, step: Step) -> None:
         refuse_date(schema, name)
         if isinstance(step, _CODES_ONLY) or (kind is not Kind.NUMERIC and not isinstance(step, _WEIGHTS_TOO)):
             raise SpecError(
-                f"{name!r} is {kind.value}: {step.step} is for attributes with categories",
+                f"{name!r} is {kind.value}: {step.step} is for categorical attributes",
                 code="not-categorical",
                 hint="use ranges or round, or describe it as ordinal if its values are categories",
                 attribute=name,
@@ -261,10 +261,10 @@ def _require_complete(target: dict[str, str | None], values: Values) -> Target:
     if forgotten:
         records = sum(values.counts[text] for text in forgotten)
         raise SpecError(
-            f"the step says nothing about {len(forgotten):,} of the values of {values.attribute.name!r} that occur, "
+            f"the step does not cover {len(forgotten):,} of the values of {values.attribute.name!r} that occur, "
             f"in {plural(records, 'record')}",
             code="value-not-recoded",
-            hint='add them to the step, or let its otherwise be "keep" or "blank"',
+            hint='add them to the step, or set otherwise to "keep" or "blank"',
             attribute=values.attribute.name,
             values=len(forgotten),
             records=records,

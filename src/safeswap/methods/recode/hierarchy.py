@@ -101,7 +101,7 @@ class Hierarchy(Stated):
         width = len(lines[0]) if lines else 0
         if width < 2:
             raise SpecError(
-                "a hierarchy has at least two levels", code="hierarchy-empty", hint="give codes and what is above them"
+                "a hierarchy needs at least two levels", code="hierarchy-empty", hint="give codes and their parents"
             )
         steps: list[_Parents] = [{} for _ in range(width - 1)]
         for number, line in enumerate(lines, start=1):
@@ -115,9 +115,9 @@ class Hierarchy(Stated):
             for step, code, parent in zip(steps, line, line[1:], strict=False):
                 if step.setdefault(code, parent) != parent:
                     raise SpecError(
-                        f"line {number} gives a code another parent than a line before it",
+                        f"line {number} gives a code a different parent than an earlier line",
                         code="hierarchy-overlap",
-                        hint="each code belongs to one coarser code",
+                        hint="each code must belong to exactly one coarser code",
                         line=number,
                     )
         return cls(steps=tuple(steps))

@@ -75,7 +75,7 @@ class RecodeSpec(MaskSpec):
         gone: set[str] = set()
         for number, step in enumerate(self.steps, start=1):
             if late := sorted(gone & set(step.names)):
-                raise ValueError(f"step {number} names {late[0]!r}, which a step before it drops")
+                raise ValueError(f"step {number} names {late[0]!r}, which an earlier step drops")
             gone |= set(step.names) if isinstance(step, Drop) else set()
         return self
 
@@ -114,7 +114,7 @@ class Recoded(AttributePromise):
     def sentence(self) -> str:
         """The promise in plain words."""
         if isinstance(self.steps[-1], Drop):
-            return f"{self.attribute} tells nothing any more, of any record."
+            return f"{self.attribute} no longer says anything about any record."
         return f"Values of {self.attribute} are true and coarser: each became one value, the same in all records."
 
     def problem(self, evidence: Evidence) -> str:
@@ -306,7 +306,7 @@ class RecodeMethod(ValueChangingMethod):
         return replace(masked, data=after)
 
     def effects(self, schema: Schema, spec: RecodeSpec) -> tuple[Effect, ...]:
-        """Return that attributes were made coarser, or left out."""
+        """Return that attributes were coarsened, or dropped."""
         coarser = tuple(name for name in spec.names if name not in spec.dropped)
         told: list[Effect] = [Coarsened(coarser)] if coarser else []
         return (*told, *([Dropped(spec.dropped)] if spec.dropped else ()))

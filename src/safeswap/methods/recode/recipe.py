@@ -129,7 +129,7 @@ class Recipe:
         raise SpecError(
             f"the recipe has {plural(len(self.steps), 'step')}, there is none in place {position}",
             code="no-such-step",
-            hint="places count from 0",
+            hint="places are counted from 0",
             steps=len(self.steps),
         )
 

@@ -210,7 +210,7 @@ class Values:
 
 
 def map_values(step: Step, values: Values) -> Targets:
-    """Return what each value becomes, None for missing; values that the step does not cover are left out.
+    """Return what each value becomes, None for missing; values that the step does not cover are omitted.
 
     >>> town = Values(attribute=Attribute(name="NACE"), counts={"4711": 3, "4719": 1, "5": 1})
     >>> map_values(Truncate(attribute="NACE", characters=2), town)
@@ -261,7 +261,7 @@ def pin_to(step: Ranges, numbers: npt.NDArray[np.float64], counts: npt.NDArray[n
             f"the values of {step.attribute!r} make {plural(len(breaks) + 1, 'range')}, "
             f"{plural(len(step.labels), 'label is', 'labels are')} stated",
             code="labels-and-ranges",
-            hint="state breaks, or leave the labels out",
+            hint="state breaks, or omit the labels",
             attribute=step.attribute,
         )
     whole = bool((numbers == np.floor(numbers)).all())
@@ -315,7 +315,7 @@ def _ranges(step: Ranges, values: Values) -> Targets:
 
 
 def _date_band(step: DateBand, values: Values) -> Targets:
-    """Band each date; dates after the one at which ages are taken are left out."""
+    """Band each date; dates after the one at which ages are taken are omitted."""
     days = parse_dates(values, values.known)
     if step.by == "quarter":
         return {text: f"{day.year:04d}-Q{(day.month + 2) // 3}" for text, day in days.items()}
@@ -358,7 +358,7 @@ def _hierarchy(step: ByHierarchy, values: Values) -> Targets:
     tree = step.tree or schema_tree(values.attribute)
     if step.level > tree.depth:
         raise SpecError(
-            f"the hierarchy of {step.attribute!r} has {plural(tree.depth, 'level')}, {step.level} are asked for",
+            f"the hierarchy of {step.attribute!r} has {plural(tree.depth, 'level')}, {step.level} were requested",
             code="hierarchy-too-shallow",
             hint=f"state a level of at most {tree.depth}",
             attribute=step.attribute,
@@ -401,7 +401,7 @@ def _top_bottom(step: TopBottomCode, values: Values) -> Targets:
         raise SpecError(
             f"the bottom of {step.attribute!r} is not below the top",
             code="bad-spec",
-            hint="exchange them",
+            hint="swap them",
             attribute=step.attribute,
         )
     top = step.top_label or step.top
@@ -456,7 +456,7 @@ def _by_number(step: TopBottomCode, values: Values) -> dict[str, float]:
         )
     if not all(_is_number(bound) for bound in bounds):
         raise SpecError(
-            f"{step.attribute!r} has no order in which the bounds have a place",
+            f"{step.attribute!r} has no order to place the bounds in",
             code="no-order",
             hint="describe it as ordinal and list its levels in order, or give bounds that are numbers",
             attribute=step.attribute,

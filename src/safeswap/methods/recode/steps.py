@@ -110,7 +110,7 @@ class Recode(Step):
         if not self.map and not self.groups:
             raise ValueError("give a map, or groups")
         if self.others is not None and self.otherwise != "error":
-            raise ValueError("others covers every value: leave otherwise out")
+            raise ValueError("others covers every value: omit otherwise")
         stated = [*self.map, *(value for values in self.groups.values() for value in values)]
         twice = sorted({value for value in stated if stated.count(value) > 1}) if len(set(stated)) < len(stated) else []
         if twice:
@@ -126,7 +126,7 @@ class Recode(Step):
     def sentence(self) -> str:
         """The step in plain words."""
         news = set(self.target.values())
-        rest = {"error": "", "keep": ", the others stay", "blank": ", the others become missing"}[self.otherwise]
+        rest = {"error": "", "keep": ", the others are kept", "blank": ", the others become missing"}[self.otherwise]
         if self.others is not None:
             rest = f", all others to {self.others}"
         if len(self.target) <= _FEW and len(news) == 1:
@@ -136,7 +136,7 @@ class Recode(Step):
 
 
 class Span(Strict):
-    """Codes from ``low`` to ``high``, both included; an end that is left out is open."""
+    """Codes from ``low`` to ``high``, both included; an omitted end is open."""
 
     model_config = ConfigDict(coerce_numbers_to_str=True)
 
@@ -225,7 +225,7 @@ class Ranges(Step):
     breaks: Annotated[tuple[float, ...], Field(description="where ranges begin, in ascending order")] = ()
     equal_width: Annotated[int | None, Field(ge=2, le=10_000, description="number of ranges of equal width")] = None
     equal_count: Annotated[
-        int | None, Field(ge=2, le=10_000, description="number of ranges with equally many records")
+        int | None, Field(ge=2, le=10_000, description="number of ranges with about equal numbers of records")
     ] = None
     closed: Annotated[Literal["left", "right"], Field(description="which end of a range belongs to it")] = "left"
     labels: Annotated[tuple[Value, ...], Field(description="names of the ranges, one more than breaks")] = ()
@@ -277,12 +277,12 @@ class DateBand(Step):
     def _check_consistency(self) -> DateBand:
         if (self.by == "age") != (self.at is not None):
             raise ValueError(
-                "an age needs the date at which it is taken" if self.by == "age" else "at is for ages only"
+                "an age needs the date on which it is taken" if self.by == "age" else "at is for ages only"
             )
         if self.breaks and self.by not in ("year", "age"):
-            raise ValueError("only years and ages are cut into ranges")
+            raise ValueError("only years and ages can be cut into ranges")
         if any(not float(each).is_integer() for each in self.breaks):
-            raise ValueError("a break is a whole number")
+            raise ValueError("a break must be a whole number")
         if self.labels and not self.breaks:
             raise ValueError("labels are for ranges: give breaks")
         _check_ranges(self.breaks, self.labels)
@@ -463,7 +463,7 @@ def as_step(values: Any) -> Step:
     name = values.get("step") if isinstance(values, Mapping) else None
     if not isinstance(name, str) or name not in STEPS:
         raise SpecError(
-            "a step names what it does" if name is None else "there is no such step",
+            "a step must name what it does" if name is None else "there is no such step",
             code="unknown-step",
             hint="the steps are: " + ", ".join(STEPS),
         )

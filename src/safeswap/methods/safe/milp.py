@@ -232,7 +232,7 @@ def solve_whole(
         raise EngineError(
             "the solver HiGHS is not installed",
             code="no-solver",
-            hint='pip install highspy; or ask for solver="heuristic"',
+            hint='pip install highspy; or use solver="heuristic"',
         ) from None
     bound = found.cost if found.status == "optimal" else found.bound
     return found.status, found.values, 0.0 if bound == -np.inf else bound
@@ -289,19 +289,19 @@ def no_safe_table_error(figures: Sequence[MarginFigure], *, tolerance: int, mini
     return InfeasibleError(
         f"no table with these margins is 0 or at least {tolerance} in every cell{why}{less}",
         code="no-safe-table",
-        hint="give up a margin (keep=…), widen bounds, lower the tolerance, or say soft=True for the least violation",
+        hint="give up a margin (keep=…), widen bounds, lower the tolerance, or set soft=True for the least violation",
         figures=[figure.as_dict() for figure in figures],
         minimal=minimal,
     )
 
 
 def not_found_error(*, tolerance: int) -> InfeasibleError:
-    """Return the refusal where no table was found, without proof that there is none."""
+    """Return the refusal if no table was found, without proof that there is none."""
     return InfeasibleError(
-        f"no table with these margins was found that is 0 or at least {tolerance} in every cell; whether there is one "
-        "was not decided in the time given",
+        f"no table with these margins was found that is 0 or at least {tolerance} in every cell; whether one "
+        "exists was not decided within the time limit",
         code="no-safe-table-found",
-        hint="give more time (time_limit=…), give up a margin (keep=…), or say soft=True for a small violation of them",
+        hint="give more time (time_limit=…), give up a margin (keep=…), or set soft=True for a small violation of them",
     )
 
 

@@ -147,7 +147,7 @@ def table_problems(
         raise SpecError(
             'weights and objective="weighted" belong together',
             code="bad-weights",
-            hint='give weights=… with objective="weighted", and without it none',
+            hint='give weights=… with objective="weighted", and only then',
         )
     several = len(tables) > 1
     problems = []
@@ -169,7 +169,7 @@ def table_problems(
             raise SpecError(
                 f"no table has the variables of the margin by {', '.join(names)}",
                 code="unknown-margin",
-                hint="a kept margin is part of a table",
+                hint="a kept margin must be part of a table",
             )
     return problems
 
@@ -224,7 +224,7 @@ def _flag_structural_zeros(table: CountTable, stated: Any) -> Flags:
     if isinstance(stated, str):
         if stated != "all":
             raise SpecError(
-                'structural zeros are a mask, a list or "all"', code="bad-table", hint='say "all" or give a mask'
+                'structural zeros must be a mask, a list or "all"', code="bad-table", hint='write "all" or give a mask'
             )
         return np.asarray(counts == 0).ravel()
     mask = np.asarray(stated)
@@ -260,7 +260,7 @@ def _position(table: CountTable, position: Sequence[int | str]) -> tuple[int, ..
         np.ravel_multi_index([int(level) for level in found], table.counts.shape)
     except (ValueError, IndexError, TypeError):
         raise SpecError(
-            "a structural zero is named by one level of each variable",
+            "name a structural zero by one level of each variable",
             code="bad-table",
             hint="give numbers of levels from 0, or their names",
         ) from None
@@ -273,7 +273,7 @@ def _bounds(table: CountTable, stated: tuple[Any, Any] | None) -> tuple[Int64s, 
         sides = [_per_cell(table, side) for side in (lower, upper)]
     except (TypeError, ValueError):
         raise SpecError(
-            "bounds are a lower and an upper limit for every cell",
+            "bounds must be a lower and an upper limit for every cell",
             code="bad-bounds",
             hint=f"give two numbers, or arrays of the shape of the table, {table.counts.shape}",
         ) from None
@@ -296,7 +296,7 @@ def _weights(table: CountTable, stated: Any) -> Floats:
         weights = np.full(1, np.nan)
     if not (np.isfinite(weights) & (weights > 0)).all():
         raise SpecError(
-            "weights are one positive number for every cell",
+            "weights must be one positive number for every cell",
             code="bad-weights",
             hint=f"give an array of the shape of the table, {table.counts.shape}; for example 1 / count, so that large "
             "cells change rather than small ones",

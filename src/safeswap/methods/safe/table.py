@@ -85,7 +85,7 @@ class Terms:
                 hint='use objective="total" or "weighted" with soft=True',
             )
         if not self.time_limit > 0:
-            raise SpecError("the time limit is above 0 seconds", code="bad-spec", hint="for example time_limit=30")
+            raise SpecError("the time limit must be above 0 seconds", code="bad-spec", hint="for example time_limit=30")
 
     def proves(self, cells: int) -> bool:
         """Return True if the integer programme is tried for this many cells."""
@@ -111,7 +111,9 @@ def check_result(
         cells = found.cells[first : first + problem.counts.size]
         first += problem.counts.size
         if not problem.is_safe(cells) or (not terms.soft and problem.excess(cells).any()):
-            raise InternalError("a table came out that is not safe, or not with its margins", code="unsafe-table")
+            raise InternalError(
+                "the solver returned a table that is not safe or does not keep its margins", code="unsafe-table"
+            )
         keep = tuple(tuple(problem.names[axis] for axis in axes) for axes in problem.keep)
         after = table.with_counts(cells.reshape(table.counts.shape))
         changed.append(ChangedTable(before=table, after=after, keep=keep))
@@ -128,7 +130,7 @@ def check_result(
 
 
 def cell_model(problems: list[TableProblem]) -> CellModel:
-    """Return the tables as one programme of cells and lines, one after the other."""
+    """Return the tables as one programme of cells and lines, one after another."""
     blocks = []
     for problem in problems:
         size = problem.counts.size

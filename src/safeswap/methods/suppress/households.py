@@ -162,7 +162,7 @@ def _count_hits(problem: HouseholdProblem) -> Floats | None:
     if stuck:
         raise InfeasibleError(
             f"{plural(stuck, 'record cannot be made safe', 'records cannot be made safe')}: all keys of an unsafe "
-            "combination are to be kept",
+            "combination are in keep",
             code="cannot-be-safe",
             hint="keep fewer attributes, recode first, or lower the tolerance",
             records=stuck,

@@ -91,7 +91,7 @@ class SuppressSpec(CombinationFields, MaskSpec):
     ] = 0.0
     unit: Annotated[
         Literal["person", "household"],
-        Field(description="what a combination counts: the persons, or the households with a member that has it"),
+        Field(description="what a combination counts: the persons, or the households with a member who has it"),
     ] = "person"
     scenario: ScenarioName = ""
 
@@ -109,9 +109,9 @@ class SuppressSpec(CombinationFields, MaskSpec):
             if strange := [name for name in stated if name not in names]:
                 raise ValueError(f"{field} names {strange[0]!r}, which is in no combination")
         if self.objective == "values" and self.importance:
-            raise ValueError("importance counts only with the objective weight")
+            raise ValueError("importance applies only with the objective weight")
         if self.unit == "household" and self.weight is not None:
-            raise ValueError("households are counted, not weighted: leave out weight, or set unit to person")
+            raise ValueError("households are counted, not weighted: omit weight, or set unit to person")
         if not names - set(self.keep):
             raise ValueError("keep names every attribute: there is nothing left to blank")
         return self
@@ -243,7 +243,7 @@ def _household_problem(data: Microdata, spec: SuppressSpec) -> HouseholdProblem:
         raise SpecError(
             f"household attributes are blanked with a missing value that matches nothing, not with {spec.missing!r}",
             code="household-not-supported",
-            hint='take missing="none" or "any", or take the mark off the attribute (household = false)',
+            hint='use missing="none" or "any", or unmark the attribute (household = false)',
             missing=spec.missing,
         )
     stated = check_combinations(spec, data.schema, records=len(data))
@@ -357,7 +357,7 @@ def _add_parts(stated: Masks) -> Masks:
             raise SpecError(
                 f"these combinations have more than {MOST_COMBINATIONS:,} parts",
                 code="too-many-combinations",
-                hint='name combinations of fewer keys, or take missing="none"',
+                hint='name combinations of fewer keys, or use missing="none"',
             )
     return tuple(found.items())
 

@@ -166,7 +166,7 @@ def _drop_duplicates(problem: Problem, taking_part: Int64s, choices: _Choices) -
 
 
 def _add_escapes(problem: Problem, taking_part: Int64s, dearest: Floats, builder: _Builder, balance: Int64s) -> Int64s:
-    """Add a column per class for everything dearer than its choices; −1 where nothing is."""
+    """Add a column per class for everything costlier than its choices; −1 where nothing is."""
     prices = np.unique(np.append(problem.cost(problem.candidates), unseen_price(problem)))
     place = np.searchsorted(prices, dearest + _ROUNDING, side="right")
     some = np.flatnonzero((place < prices.size) & (prices[np.minimum(place, prices.size - 1)] < np.inf))

@@ -55,7 +55,9 @@ class OnlyBlanks(AttributesPromise):
                 continue
             wrong = int(np.count_nonzero(flags & evidence.after.table.column(name).is_valid().to_numpy()))
             if wrong:
-                return plural(wrong, f"value of {name} has become another", f"values of {name} have become others")
+                return plural(
+                    wrong, f"value of {name} was changed to another", f"values of {name} were changed to others"
+                )
         return ""
 
 
@@ -115,7 +117,7 @@ class EnoughByPublishedKeys(Invariant):
         """The promise in words."""
         unit = "records" if self.weight is None else f"units of {self.weight}"
         return (
-            f"Every record shares all values that are published of its keys ({', '.join(self.keys)}) with records that "
+            f"Every record shares all published values of its keys ({', '.join(self.keys)}) with records that "
             f"have them too: at least {self.tolerance:g} {unit}, its own included."
         )
 
@@ -146,7 +148,7 @@ class EnoughByPublishedKeys(Invariant):
 def _describe_lost_weight(data: Microdata, weight: str | None) -> str:
     """Say that sums of weights cannot be counted, if the weight is missing; empty if they can."""
     lost = weight is not None and bool(np.isnan(to_numbers(data, weight)).any())
-    return f"{weight} is missing, so that its sums cannot be counted" if lost else ""
+    return f"{weight} is missing, so its sums cannot be computed" if lost else ""
 
 
 def recount_unsafe(data: Microdata, promise: NothingUnsafe) -> Iterable[tuple[Names, int]]:

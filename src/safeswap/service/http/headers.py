@@ -111,7 +111,7 @@ class HostCheck:
         """Pass on requests for a known host."""
         if scope["type"] == "http" and host_of(Headers(scope=scope).get("host", "")) not in self.hosts:
             refused = BadRequest(
-                "this service does not go by the name it was addressed by",
+                "this service does not recognise the host name it was addressed by",
                 code="unknown-host",
                 hint="the administrator can add the name to hosts",
             )
@@ -184,7 +184,7 @@ def check_body(body: bytes) -> Refusal | None:
     try:
         value = json.loads(body, parse_constant=_reject_constant)
     except _NumberError:
-        return Unprocessable("NaN and infinities are no JSON", code="bad-number", hint=_HINT)
+        return Unprocessable("NaN and infinities are not valid JSON", code="bad-number", hint=_HINT)
     except (ValueError, RecursionError):
         return None  # not JSON: request validation reports where
     return _check_size(value)
@@ -205,7 +205,7 @@ def _check_size(value: Any) -> Refusal | None:
         if count > MOST_VALUES:
             return TooLarge(f"the body holds more than {MOST_VALUES:,} values", most=MOST_VALUES)
         if not all(_fits(each) for each in layer):
-            return Unprocessable("a number in the body is larger than any here", code="bad-number", hint=_HINT)
+            return Unprocessable("a number in the body is too large", code="bad-number", hint=_HINT)
         layer = [inner for each in layer for inner in children(each)]
         if not layer:
             return None

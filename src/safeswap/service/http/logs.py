@@ -84,7 +84,7 @@ def event(name: str, *, level: int = logging.INFO, **fields: Any) -> None:
 
 
 def filter_fields(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the allowed, non-empty fields, and the number left out."""
+    """Return the allowed, non-empty fields, and the number omitted."""
     fields = {name: value for name, value in fields.items() if value is not None and value != ""}
     fine = {name: value for name, value in fields.items() if name in FIELDS and FIELDS[name](value)}
     left_out = len(fields) - len(fine)

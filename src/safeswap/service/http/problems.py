@@ -255,7 +255,7 @@ async def _handle_safeswap_error(_request: Request, error: Exception) -> Respons
 
 async def _handle_bad_value(_request: Request, _error: Exception) -> Response:
     """Answer a value that PostgreSQL refuses: NUL in a text, or a number out of range."""
-    return refusal_response(Unprocessable("a value in the request is none that could be kept", code="bad-value"))
+    return refusal_response(Unprocessable("a value in the request cannot be stored", code="bad-value"))
 
 
 async def _handle_database_error(_request: Request, _error: Exception) -> Response:

@@ -46,7 +46,7 @@ def plain_text(text: str) -> str:
     ('Étude 2026', 'family 👩\u200d👧')
     """
     if any(unicodedata.category(character) in _UNSEEN and character not in _JOINERS for character in text):
-        raise ValueError("a name has no control characters")
+        raise ValueError("a name must not contain control characters")
     return text
 
 
@@ -203,7 +203,7 @@ def require_match(request: Request, version: int | str) -> None:
 
 def version_conflict() -> PreconditionFailed:
     """Return the error for a change to an outdated version."""
-    return PreconditionFailed("it has been changed meanwhile", hint="read it again and repeat the change")
+    return PreconditionFailed("it has been changed in the meantime", hint="read it again and repeat the change")
 
 
 def _matches(given: str, tag: str) -> bool:
@@ -295,7 +295,7 @@ def _claim(database: Database, user_id: str, key: str, request_hash: str) -> Non
 
 
 def _in_flight() -> Conflict:
-    return Conflict("the same request is being carried out", code="in-flight", hint="ask again in a moment")
+    return Conflict("the same request is already being processed", code="in-flight", hint="ask again in a moment")
 
 
 def _store_reply(claim: tuple[Database, str, str], status: int, headers: dict[str, str], body: bytes) -> None:

@@ -50,7 +50,7 @@ ENTRIES = "ledger"
 FOR_OFFICERS = "Whether these records have been released before is shown to the officer who decides."
 ELSEWHERE = (
     "Many of these records have been released before, in a project of which you are not a member. Approve only with a "
-    "reason, or let an officer look who is a member of both projects."
+    "reason, or ask an officer who is a member of both projects."
 )
 CLEAR = f"The ledger shows no sign that these records have been released before. {NOT_SEEN}"
 
@@ -127,9 +127,9 @@ def lay_out(folder: Path, files: Iterable[tuple[str, bytes]]) -> None:
             (folder / name).write_bytes(content)
     except OSError:
         raise OutputError(
-            "the ledger could not be laid out for the job: the disk is full or cannot be written",
+            "the ledger could not be prepared for the job: the disk is full or not writable",
             code="disk-full",
-            hint="ask the administrator to make room",
+            hint="ask the administrator to free disk space",
         ) from None
 
 
@@ -291,7 +291,7 @@ def export_known(connection: Connection, claim: Claim, store: Store) -> None:
 
 
 def read_past(scratch: Path, vault: Vault) -> Past:
-    """Return all that the exported entries tell, oldest first."""
+    """Return the contents of the exported entries, oldest first."""
     folder = scratch / _KNOWN
     paths = sorted(folder.iterdir()) if folder.is_dir() else []
     return join_pasts(load_steps(vault.open(path.read_bytes(), _masking_context(path.name[-64:]))) for path in paths)

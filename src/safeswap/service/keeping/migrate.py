@@ -144,7 +144,7 @@ def back_up(settings: Settings, target: Path) -> dict[str, Any]:
     """
     if target.exists():
         raise OutputError(
-            f"{target.name!r} is there already",
+            f"{target.name!r} exists already",
             code="exists",
             hint="name a new folder: a backup never overwrites another",
             file=str(target),
@@ -201,9 +201,9 @@ def check_backup(source: Path) -> dict[str, Any]:
         whole, note = False, {}
     if not whole:
         raise InputError(
-            f"{source.name!r} is not a whole backup",
+            f"{source.name!r} is not a complete backup",
             code="bad-backup",
-            hint="take another copy: a file is missing, was changed or was added",
+            hint="use another copy: a file is missing, was changed or was added",
             file=str(source),
         )
     return note
@@ -238,7 +238,7 @@ def _copy_projects(source: Path, target: Path) -> None:
             raise OutputError(
                 "not every file of the store could be copied",
                 code="write-failed",
-                hint="run it as the user to whom the store belongs, and see that there is room",
+                hint="run it as the user who owns the store, and check the free disk space",
             ) from None
 
 

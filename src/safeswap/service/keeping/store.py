@@ -123,9 +123,9 @@ class Store:
             )
         if shutil.disk_usage(self.root).free < wanted + self._limits.reserve_bytes:
             raise OutputError(
-                "there is not enough room on the disk of the store",
+                "there is not enough space on the disk of the store",
                 code="disk-full",
-                hint="ask the administrator to make room",
+                hint="ask the administrator to free disk space",
                 wanted=wanted,
             )
 
@@ -174,7 +174,7 @@ def _make_private(folder: Path) -> None:
 
 def _check_name(name: str) -> str:
     if not _NAME.fullmatch(name):
-        raise SpecError("this is not the name of anything in the store", code="bad-name", hint="give an id")
+        raise SpecError("nothing in the store has this name", code="bad-name", hint="give an id")
     return name
 
 

@@ -177,7 +177,7 @@ def open_vault(settings: Settings) -> Vault:
         raise InputError(
             f"there is no master key {settings.master_key_file.name!r}",
             code="no-master-key",
-            hint="a new service is made by `safeswap admin init`; that of an old one has to be put back",
+            hint="create one for a new service with `safeswap admin init`; for an existing service, restore its own",
             file=str(settings.master_key_file),
         )
     return Vault(read_key(settings.master_key_file), Store(settings))
@@ -198,7 +198,7 @@ def _read_key_file(path: Path) -> bytes:
         return path.read_bytes()
     except FileNotFoundError:
         raise InputError(
-            "the key of a project is not there and cannot be made",
+            "the key of a project is missing and cannot be created",
             code="no-project-key",
-            hint="check that there is room on the disk of the store",
+            hint="check the free space on the disk of the store",
         ) from None

@@ -175,7 +175,7 @@ def normalise_name(name: str) -> str:
     """
     plain = unicodedata.normalize("NFKC", name).strip().casefold()
     if not plain or len(plain) > 200 or not plain.isprintable() or " " in plain:
-        raise SpecError("a name has 1 to 200 printable characters and no space", code="bad-name")
+        raise SpecError("a name must have 1 to 200 printable characters and no space", code="bad-name")
     return plain
 
 
@@ -189,7 +189,7 @@ def hash_password(password: str, *, name: str = "") -> str:
         )
     if is_common(password):
         raise SpecError(
-            "this password is among the first that somebody would try",
+            "this password is among the first that anyone would try",
             code="common-password",
             hint="a sentence of a few words is easy to remember and hard to guess",
         )
@@ -226,7 +226,9 @@ def add_user(
         with connection.begin_nested():
             connection.execute(insert(users).values(**values, display_name=display_name, active=True, version=1))
     except IntegrityError:
-        raise Conflict("there is a person of this name", code="name-taken", hint="take another name") from None
+        raise Conflict(
+            "there is already a person of this name", code="name-taken", hint="choose another name"
+        ) from None
     return user_id
 
 

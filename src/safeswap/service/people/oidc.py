@@ -55,7 +55,7 @@ def open_pending(vault: Vault, cookie: str) -> PendingLogin:
     try:
         pending = PendingLogin(**json.loads(vault.open(base64.urlsafe_b64decode(cookie), _CONTEXT)))
     except (ValueError, TypeError, InputError):
-        raise _refusal("the log-in was not begun in this browser") from None
+        raise _refusal("the log-in was not started in this browser") from None
     if time.time() - pending.at > MOST_SECONDS:
         raise _refusal("the log-in took too long")
     return pending
@@ -67,7 +67,7 @@ class Provider:
     def __init__(self, settings: OpenIdConnect) -> None:
         address = urlsplit(settings.issuer)
         if address.scheme != "https" and address.hostname not in _LOOPBACK:
-            raise SpecError("the identity provider has to be asked over https", code="bad-settings", setting="oidc")
+            raise SpecError("the identity provider must be reached over https", code="bad-settings", setting="oidc")
         self.settings = settings
 
     def begin(self, *, redirect_uri: str) -> tuple[str, PendingLogin]:
@@ -101,7 +101,7 @@ class Provider:
         claims = self._verify_token(token, pending, metadata)
         name = claims.get(self.settings.name_claim)
         if not isinstance(name, str) or not name:
-            raise _refusal("the provider does not tell the name")
+            raise _refusal("the provider did not send a name")
         return name
 
     def _exchange(self, address: str, pending: PendingLogin, code: str) -> str:
@@ -127,7 +127,7 @@ class Provider:
             claims = jwt.decode(token, keys, algorithms=ALGORITHMS).claims
             rules.validate(claims)
         except (JoseError, ValueError):
-            raise _refusal("the provider's proof does not hold") from None
+            raise _refusal("the provider's signature is not valid") from None
         return claims
 
     def _fetch_metadata(self) -> dict[str, Any]:
@@ -146,4 +146,4 @@ class Provider:
 
 
 def _refusal(why: str) -> NotLoggedIn:
-    return NotLoggedIn(why, code="provider", hint="begin again: GET /session/provider")
+    return NotLoggedIn(why, code="provider", hint="start again: GET /session/provider")

@@ -104,7 +104,7 @@ def check_origin(request: Request) -> None:
     asked = request.headers.get("host", "").lower()
     ours = origin is None or urlsplit(origin).netloc.lower() == asked or host_of(urlsplit(origin).netloc) in hosts
     if not ours or request.headers.get("sec-fetch-site", "same-origin") not in {"same-origin", "none"}:
-        raise Forbidden("a page of another origin asked for this", code="cross-origin")
+        raise Forbidden("this request came from a page of another origin", code="cross-origin")
 
 
 class Role(StrEnum):

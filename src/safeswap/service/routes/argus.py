@@ -76,9 +76,9 @@ class RiskyRequest(Wire):
     model_config = example(combinations={"keys": ["Age", "Edu", "Race"], "tolerance": 3})
 
     combinations: dict[str, Any] | None = None
-    scenario: Scenario | None = Field(default=None, description="In place of `combinations`.")
+    scenario: Scenario | None = Field(default=None, description="Instead of `combinations`.")
     pipeline: bool = Field(
-        default=False, description="Look at the data after the steps of the pipeline, in place of those of the recipe."
+        default=False, description="Look at the data after the steps of the pipeline, instead of those of the recipe."
     )
 
     def asked(self, access: ProjectAccess) -> Combinations:
@@ -87,7 +87,7 @@ class RiskyRequest(Wire):
         if self.combinations is None and scenario is None:
             scenario = scenario_of(access)
         if (self.combinations is None) == (scenario is None):
-            raise Unprocessable("state combinations or a scenario, one of them", code="bad-spec")
+            raise Unprocessable("state either combinations or a scenario", code="bad-spec")
         return as_combinations(self.combinations) if scenario is None else scenario
 
 
@@ -96,7 +96,7 @@ class RiskyAnswer(Wire):
 
     sentence: str
     scenario: str = Field(default="", description="The name of the scenario that states the combinations.")
-    note: str = Field(default="", description="Keys of the scenario that are not in the file any more.")
+    note: str = Field(default="", description="Keys of the scenario that are no longer in the file.")
     protected: str = Field(default="", description="The examined combinations, in words.")
     records: int
     unsafe_records: int

@@ -1,6 +1,6 @@
 """Attack a masking as an intruder would, with a control file if the project has one.
 
-Success figures may tell the rate, so all of this is for who may work on the file.
+Success figures may tell the rate, so all of this is for those who may work on the file.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class AttackRequest(Wire):
     attacks: tuple[str, ...] = Field(default=(), max_length=50, description="Attacks to try; all if empty.")
     full: bool = Field(default=True, description="All attacks, or only the quick ones of every release.")
     rules: tuple[dict[str, Any], ...] = Field(
-        default=(), max_length=200, description="Combinations that cannot be: levels, or bounds, by attribute."
+        default=(), max_length=200, description="Impossible combinations: levels, or bounds, by attribute."
     )
     tables: tuple[tuple[str, ...], ...] = Field(
         default=(), max_length=200, description="Tables published with their margins, each a list of attributes."
@@ -102,7 +102,7 @@ def get_control(access: WorkReader) -> ControlAnswer:
 
 
 def find_control(access: ProjectAccess) -> Row[Any] | None:
-    """Return the newest control file that was read for the present version of the data."""
+    """Return the latest control file that was read for the present version of the data."""
     found = (
         select(results, users.c.name.label("creator"))
         .join(users, users.c.id == results.c.created_by)

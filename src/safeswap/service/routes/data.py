@@ -326,7 +326,7 @@ async def receive_upload(
         if not isinstance(error, OSError) or error.errno not in _FULL:
             raise
         raise OutputError(
-            "the disk of the service is full", code="disk-full", hint="ask the administrator to make room"
+            "the disk of the service is full", code="disk-full", hint="ask the administrator to free disk space"
         ) from None
     return stored.name
 
@@ -520,7 +520,7 @@ def find_source(context: Context, payload: Mapping[str, Any]) -> Path:
     else:
         source = _open_from_folder(Path(str(payload["path"])), context.settings.folders)
     if not source.is_file():
-        raise InputError("the file to be read is not there any more", code="missing-file", hint="send it again")
+        raise InputError("the file to be read no longer exists", code="missing-file", hint="send it again")
     size, limit = source.stat().st_size, context.settings.limits.upload_bytes
     if size > limit:
         raise InputError(
@@ -538,7 +538,7 @@ def _open_from_folder(path: Path, folders: tuple[Path, ...]) -> Path:
     descriptor = open_in(path, folders)
     if descriptor is None:
         raise InputError(
-            "files may not be taken from there",
+            "files must not be read from there",
             code="folder-not-allowed",
             hint="put the file into a folder that the administrator has named",
         )
@@ -555,7 +555,7 @@ def finish_ingest(connection: Connection, job: JobRow, outcome: dict[str, Any], 
     there = select(projects.c.data_version).where(mine, projects.c.state != "deleted")
     version = connection.scalar(there.with_for_update())
     if version is None:
-        raise InternalError("the project is not there any more", code="no-project")
+        raise InternalError("the project no longer exists", code="no-project")
     number = version + 1
     target = store.data(job["project_id"], number)
     erase(target)  # left by an attempt that was killed just before its commit

@@ -150,9 +150,9 @@ def _find_newest_swap(access: ProjectAccess) -> dict[str, Any]:
             if spec.get("method") == "swap" and spec.get("rate"):
                 return spec
     raise Conflict(
-        "WebSwap's files hold a swap with its rate, and this project has none yet",
+        "WebSwap files describe a swap with its rate, and this project has none yet",
         code="no-swap",
-        hint="mask by swap once, or export in our own form",
+        hint="mask with a swap once, or export in safeswap's own format",
     )
 
 
@@ -263,7 +263,7 @@ def _import_webswap(context: Context, folder: Path) -> dict[str, Any]:
     found = sorted(folder.glob("*.specs"))
     if len(found) != 1:
         raise InputError(
-            "the archive is neither a project of ours nor one of WebSwap",
+            "the archive is neither a safeswap project nor a WebSwap project",
             code="bad-archive",
             hint=f"it has to hold {PROJECT}, or one file that ends in .specs with the files it names",
         )
@@ -338,7 +338,7 @@ def read_facts(path: Path) -> dict[str, Any]:
     except (ValueError, OSError, RecursionError):
         facts = None
     if not isinstance(facts, dict) or facts.get("format") != FORMAT or _is_deep(facts):
-        raise InputError(f"{PROJECT} is not that of a project", code="bad-archive", hint="export the project again")
+        raise InputError(f"{PROJECT} is not a project file", code="bad-archive", hint="export the project again")
     return facts
 
 

@@ -1,4 +1,4 @@
-"""Who lives together and where: sizes of households, and areas within areas, without counts that are too small."""
+"""Households and areas: sizes of households, and areas within areas, without counts that are too small."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ router = APIRouter(tags=["households"])
 
 
 class SizeClass(Wire):
-    """The number of households with so many members."""
+    """The number of households with this many members."""
 
     least: int
     most: int | None = Field(description="None: this size and above.")

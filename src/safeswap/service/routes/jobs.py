@@ -42,7 +42,7 @@ REPORT = "report.html"
 LATEST = "latest"
 STUDY = "study"
 """The folder of a study's files in its result."""
-ABOVE_POLICY = "an attack is above the agency's policy; its figures are shown to who may work on the file"
+ABOVE_POLICY = "an attack is above the agency's policy; its figures are shown to those who may work on the file"
 ATTACK_MEASURE = "best_attack"
 NONE_YET: dict[int | str, dict[str, Any]] = {
     204: {"description": "`latest` was requested, but there is no result yet."}
@@ -208,7 +208,7 @@ def _find_job(request: Request, caller: Caller, job_id: str, permission: Literal
 
 
 def job_of(row: JobRow, *, may_work: bool = True) -> Job:
-    """Convert a row of the job table to its API model; figures of attacks are for who may work on the file."""
+    """Convert a row of the job table to its API model; figures of attacks are for those who may work on the file."""
     made = row["result"] or {}
     result = ResultReference(kind=made["kind"], id=made["id"]) if "id" in made else None
     error = problem_of(to_error(row["error"])) if row["error"] else None
@@ -264,7 +264,7 @@ def find_result(access: ProjectAccess, result_id: str, *kinds: str, figures: boo
 
 
 def _may_see(access: ProjectAccess, spec: Mapping[str, Any]) -> bool:
-    """Return whether a result may be shown: what attacks found is for who may work on the file."""
+    """Return whether a result may be shown: what attacks found is for those who may work on the file."""
     return access.may_work or ATTACK_MEASURE not in json.dumps(spec)
 
 
@@ -345,12 +345,12 @@ def refuse_long(limits: Limits, *, records: int, tables: float, hint: str = "") 
 
     >>> refuse_long(Limits(question_work=1000), records=100, tables=20)
     Traceback (most recent call last):
-    safeswap.errors.SpecError: 20 tables of 100 records are too much to be counted while you wait
+    safeswap.errors.SpecError: 20 tables of 100 records are too many to count while you wait
     """
     if records * tables <= limits.question_work:
         return
     raise SpecError(
-        f"{tables:,.0f} tables of {records:,} records are too much to be counted while you wait",
+        f"{tables:,.0f} tables of {records:,} records are too many to count while you wait",
         code="too-long",
         hint="; ".join(filter(None, ("name fewer keys, or combinations of fewer of them", hint))),
         tables=int(tables),
@@ -390,7 +390,7 @@ def refuse_large(limits: Limits, access: ProjectAccess) -> None:
     """Refuse data that do not fit in the server's cache; jobs can handle them."""
     if not _fits_cache(limits, access):
         raise Conflict(
-            "the file is too large to be looked at while you wait",
+            "the file is too large to be examined while you wait",
             code="too-large",
             hint="ask for a job; the administrator can raise cached_bytes",
             records=access.row.records,

@@ -96,7 +96,7 @@ class PlanAnswer(Wire):
         feasible=7080,
         is_feasible=True,
         binds=["Race"],
-        sentence="1,221 pairs asked for, at most 7,080 feasible; Race binds",
+        sentence="1,221 pairs requested, at most 7,080 feasible; Race binds",
         relaxations=[],
         details={},
     )
@@ -204,13 +204,13 @@ def _scenarios_of(access: ProjectAccess, body: MaskingRequest | AssessmentReques
 
 
 def _find_study(access: ProjectAccess, stated: str | None, recipe: Any) -> str | None:
-    """Return the id of the study that a request names, or of the newest one if that is of the same data."""
+    """Return the id of the study that a request names, or of the latest one if it has the same data."""
     row = find_or_latest(access, stated or LATEST, "study")
     if row is not None and row.data_version == access.row.data_version and (row.spec.get("recipe") or None) == recipe:
         return str(row.id)
     if stated is None:
         return None
-    raise Conflict("the study was run on other data, or after other recodes", code="old-data", hint="run it again")
+    raise Conflict("the study was run on other data, or after different recodes", code="old-data", hint="run it again")
 
 
 offer_results(
@@ -352,12 +352,12 @@ def run_mask(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def _collect_facts(context: Context, payload: dict[str, Any], masked: Masked, assessment: Assessment) -> Facts:
-    """Collect what the reports of the masking tell; its promises are verified when it is released."""
+    """Collect the facts for the reports of the masking; its promises are verified when it is released."""
     from safeswap.workflow.reporting import Known, collect, count_unsafe, figures_of, list_requirements, with_limits
 
     scenarios = _stated_scenarios(payload)
     counted = [count_unsafe(masked, scenario) for scenario in scenarios]
-    figures = [*(figure for figure, _ in counted if figure is not None), *figures_of(assessment)]
+    figures = [*(figure for figure, _ in counted if figure is not None), *figures_of(assessment, masked.original)]
     required = list_requirements(payload.get("require") or {}, scenarios)
     known = Known(
         scenarios=scenarios,
@@ -426,7 +426,7 @@ def _summarise(masked: Masked, assessment: Assessment) -> dict[str, Any]:
 
 
 def _tell_done(masked: Masked) -> str:
-    """Return what was done, in totals: a plan tells of the file before."""
+    """Return what was done, in totals: a plan describes the file before."""
     from safeswap.pipelines.spec import Pipeline, Step
     from safeswap.workflow.step_table import tell_step
 

@@ -78,7 +78,7 @@ class ProjectAnswer(Wire):
     created_by: str
     created_at: datetime | None
     version: int
-    waiting: int = Field(description="Releases that wait for a decision.")
+    waiting: int = Field(description="Releases waiting for a decision.")
 
 
 class MemberAnswer(Wire):
@@ -142,7 +142,7 @@ def remove_member(access: Inviter, user_name: UserName) -> None:
         user = _find_user(connection, user_name)
         mine = members.c.project_id == access.id, members.c.user_id == user.id
         if connection.execute(delete(members).where(*mine)).rowcount == 0:
-            raise NotFound("she is no member of this project", hint="see GET /projects/{project_id}/members")
+            raise NotFound("this person is not a member of the project", hint="see GET /projects/{project_id}/members")
         access.record(connection, "member.remove", user.id)
 
 
@@ -169,7 +169,7 @@ def _select_members(access: ProjectAccess) -> Any:
 def _find_user(connection: Connection, name: str) -> Row[Any]:
     user = accounts.user_by_name(connection, name)
     if user is None:
-        raise NotFound("there is no such person", hint="an administrator lets people in")
+        raise NotFound("there is no such person", hint="ask an administrator to add the person")
     return user
 
 
@@ -250,7 +250,7 @@ def delete_project(access: Worker) -> Response:
     with service.database.read() as connection:
         running = select(jobs.c.id).where(jobs.c.project_id == access.id, jobs.c.state == "running").limit(1)
         if connection.execute(running).one_or_none() is not None:
-            raise Conflict("a job of this project is running", code="busy", hint="cancel it, or wait for its end")
+            raise Conflict("a job of this project is running", code="busy", hint="cancel it, or wait until it ends")
     log = partial(access.record, action="project.delete")
     delete_everything(service.database, service.store, access.id, also=log)
     service.data_cache.forget(access.id)

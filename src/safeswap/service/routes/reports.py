@@ -3,7 +3,7 @@
 The facts of a masking are stored with its result, those of a release are the same with its decision, its checks and its
 public part. What a reader may not know is not in the value that the page is made from; and who may ask is decided by
 route: the public report is for all who may read, the members' and the chair's for who may decide, the analyst's and the
-audit template for who may work on the file.
+audit template for those who may work on the file.
 
 Scripts in Python reproduce what a screen shows, with the same figures.
 """
@@ -87,7 +87,7 @@ def _masking_facts(access: ProjectAccess, result_id: str) -> Facts:
     row = find_result(access, result_id, "masking", figures=False)
     path = access.service.store.result(access.id, row.id) / FACTS
     if not path.is_file():
-        raise NotFound("this masking was made before there were such reports", hint="mask the data again")
+        raise NotFound("this masking predates these reports", hint="mask the data again")
     facts = Facts.parse(path.read_bytes())
     figures, unmet = compare_with_limits(facts.figures, project_of(access).release.requirements)
     decision = facts.decision.model_copy(update={"obstacles": (*facts.decision.obstacles, *unmet)})
@@ -100,7 +100,7 @@ def _release_facts(access: ProjectAccess, release_id: str) -> Facts:
     row = find_release(access, release_id)
     path = bundle_folder(access, row).parent / PUBLIC
     if not path.is_file():
-        raise NotFound("this release was made before there were such reports", hint="request the release again")
+        raise NotFound("this release predates these reports", hint="request the release again")
     facts, public = _masking_facts(access, row.masking_id), PublicPage.model_validate_json(path.read_bytes())
     released = {each.name for each in public.columns}
     checks = row.checks or {}
@@ -179,7 +179,7 @@ def script_of(
     scenarios: Sequence[Scenario] = (),
     origin: Origin = _UNKNOWN,
 ) -> str:
-    """Generate the script, in the order of the screens; ``origin`` tells how the data were read.
+    """Generate the script, in the order of the screens; ``origin`` says how the data were read.
 
     >>> print(script_of(ScriptRequest(), file_name="survey.csv", schema=None, tolerance=3))
     import safeswap as ss

@@ -103,7 +103,7 @@ def view_risk(access: Worker, view: ViewName, body: RiskyRequest, _: QuestionSlo
 
 
 _PLAIN = {
-    "bad-population": "Of how many people the file is a sample is not known: give the scenario a survey weight, or the "
+    "bad-population": "The size of the population is not known: give the scenario a survey weight, or the "
     "number of people in the population.",
     "no-household": "No column numbers the households: if there is one, set its kind to household on the Data page.",
 }
@@ -265,7 +265,7 @@ def run_confidentiality(context: Context, payload: dict[str, Any]) -> dict[str, 
 
     context.progress(0.05, "masking")
     masked = masked_data(context, payload)
-    context.progress(0.3, "looking for neighbours")
+    context.progress(0.3, "searching for neighbours")
     options = payload.get("options") or {}
     plot = workflow.confidentiality(
         masked,

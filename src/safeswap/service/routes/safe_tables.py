@@ -132,7 +132,7 @@ def run_safe_tables(context: Context, payload: dict[str, Any]) -> dict[str, Any]
     context.progress(0.05, "counting the tables")
     data = prepared_data(context, payload)
     asked = payload["tables"]
-    context.progress(0.2, "looking for the nearest safe tables")
+    context.progress(0.2, "searching for the nearest safe tables")
     found = workflow.safe_table(
         data,
         payload["tolerance"],

@@ -474,7 +474,7 @@ def _refuse_last_administrator(connection: Connection, row: Row[Any], changes: d
         return
     others = select(func.count()).where(users.c.role == Role.ADMIN, users.c.active, users.c.id != row.id)
     if connection.execute(others).scalar_one() == 0:
-        raise Conflict("this is the last administrator", code="last-administrator", hint="let another one in first")
+        raise Conflict("this is the last administrator", code="last-administrator", hint="add another one first")
 
 
 def _update(connection: Connection, row: Row[Any], changes: dict[str, Any]) -> None:

@@ -65,7 +65,7 @@ class SettingsAnswer(Wire):
     scenarios: tuple[dict[str, Any], ...]
     scenario: str = Field(description="The scenario in use; empty if there is none.")
     sentence: str = Field(description="The scenario in use, in words.")
-    steps: tuple[Step, ...] = Field(description="The pipeline; a step with `off` is kept without its effect.")
+    steps: tuple[Step, ...] = Field(description="The pipeline; a step with `off` is kept but skipped.")
     sentences: tuple[str, ...] = Field(description="Each step in words.")
     can_undo: bool
     can_redo: bool
@@ -75,7 +75,7 @@ class SettingsAnswer(Wire):
 
 
 class SettingsChange(Wire):
-    """Sections to replace; those left out stay."""
+    """Sections to replace; omitted ones stay."""
 
     model_config = example(scenarios=[{"name": "prosecutor", "keys": ["Age", "Sex"], "tolerance": 3}])
 
@@ -122,7 +122,7 @@ class StepTableAnswer(Wire):
     scenarios: tuple[str, ...]
     steps: tuple[dict[str, Any], ...]
     columns: dict[str, str] = Field(description="The kind of each column after the last step; dropped ones are gone.")
-    problem: StepProblem | None = Field(description="The first step that cannot be carried out; those after it wait.")
+    problem: StepProblem | None = Field(description="The first step that cannot be run; those after it wait.")
 
 
 @router.get("/projects/{project_id}/settings")
@@ -164,7 +164,7 @@ def step_through_settings(
 
 @router.get("/projects/{project_id}/project.toml", response_class=Response)
 def get_project_file(access: Reader) -> Response:
-    """Get the project as `project.toml`, for `safeswap run`. Levels that few records have are left out."""
+    """Get the project as `project.toml`, for `safeswap run`. Levels that few records have are omitted."""
     schema = _shown_schema(access)
     file, households = name_files(access.row.file_name, schema)
     layout = read_origin(access.service.store, access.id, access.row.data_version).layout
@@ -337,7 +337,7 @@ def _plain_data(access: ProjectAccess) -> Microdata:
 def _refuse_long(access: ProjectAccess, project: Project, pipeline: Pipeline) -> None:
     counted = sum(tables_of(each) for each in project.scenarios) * (1 + len(pipeline))
     tables = counted + sum(estimate_work([step.spec.as_dict()]) for step in pipeline)
-    hint = "mask by the pipeline as a job, which tells each step too"
+    hint = "run the pipeline as a job, which reports each step too"
     refuse_long(access.service.settings.limits, records=access.row.records, tables=tables, hint=hint)
 
 
@@ -466,7 +466,7 @@ class PolicyAnswer(Wire):
     )
 
     name: str
-    limits: dict[str, float] = Field(description="Largest advantage allowed, by attack; others are shown only.")
+    limits: dict[str, float] = Field(description="Largest advantage allowed for each attack; others are only shown.")
     text: str = Field(description="The policy as TOML.")
     source: Literal["stored", "configured", "default"]
     version: int = Field(description="0 until a policy is stored.")

@@ -224,7 +224,7 @@ def _wrap(error: Exception, kind: str) -> SafeswapError:
 
     if isinstance(error, MemoryError):
         return InputError(
-            "the job needs more memory than it may take",
+            "the job needs more memory than it may use",
             code="too-much-memory",
             hint="use a smaller file or fewer attributes, or ask the administrator to raise the limit",
         )
@@ -232,7 +232,7 @@ def _wrap(error: Exception, kind: str) -> SafeswapError:
         return OutputError(
             "the job wrote more than it may write, or the disk is full",
             code="disk-full",
-            hint="ask the administrator to make room",
+            hint="ask the administrator to free disk space",
         )
     return InternalError(
         "unexpected error in the job",

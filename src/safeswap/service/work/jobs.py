@@ -215,7 +215,7 @@ class Queue:
     def expire(self) -> int:
         """Requeue or fail the jobs whose lease has expired; return how many."""
         lost = InternalError(
-            "the worker that did this job stopped, and so did those that tried again",
+            "the worker that ran this job stopped, and so did those that retried it",
             code="worker-lost",
             hint="the job may need more memory than there is; ask the administrator",
         )

@@ -177,18 +177,18 @@ def explain_exit(code: int) -> tuple[SafeswapError, bool]:
     number = -code if code < 0 else 0
     if number == signal.SIGXCPU:
         slow = InputError(
-            "the job took more processor time than it may take",
+            "the job took more processor time than it may use",
             code="too-much-time",
-            hint="ask for less at once, or ask the administrator to raise the limit",
+            hint="request less at once, or ask the administrator to raise the limit",
         )
         return slow, False
     if number in _CRASHED:
         crash = EngineError(
-            "the process that did the job crashed, most likely for want of memory",
+            "the process that did the job crashed, most likely for lack of memory",
             code="job-crashed",
             hint="use a smaller file or fewer attributes, or ask the administrator to raise the limit",
             signal=signal.Signals(number).name,
         )
         return crash, False
-    lost = InternalError("the process that did the job was stopped from outside", code="job-killed", hint="try again")
+    lost = InternalError("the process that ran the job was stopped from outside", code="job-killed", hint="try again")
     return lost, True

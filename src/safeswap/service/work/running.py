@@ -163,7 +163,7 @@ def _listen(settings: Settings) -> socket.socket:
         raise OutputError(
             f"port {settings.port} cannot be used: {error.strerror}",
             code="port-in-use",
-            hint="stop what listens there, or choose another with --port",
+            hint="stop the program that uses it, or choose another with --port",
             port=settings.port,
         ) from None
     return listening

@@ -154,7 +154,7 @@ class Context:
         self.report(fraction, message)
 
     def data(self, version: int | None = None) -> Microdata:
-        """Read a version of the project's data; by default the newest, with what it went through before its upload."""
+        """Read a version of the project's data; by default the latest, with what it went through before its upload."""
         if version is not None:
             return read_data(self.store, self.project_id, version)
         newest = read_data(self.store, self.project_id, self.project["data_version"])
@@ -192,9 +192,9 @@ def plain_data(context: Context, payload: dict[str, Any]) -> Microdata:
     asked_for = payload.get("data_version", context.project["data_version"])
     if asked_for != context.project["data_version"]:
         raise InputError(
-            "the project has other data now than when this was asked for",
+            "the project's data have changed since this was requested",
             code="data-changed",
-            hint="look at the data, and ask again",
+            hint="check the data, and request it again",
         )
     return context.data()
 

@@ -129,7 +129,7 @@ class Worker:
         except SafeswapError as error:  # the job could not be prepared
             return self._fail(claim, error, retry=False)
         except (ValueError, KeyError, TypeError):  # not our protocol: the process may be compromised
-            garbled = InternalError("the process that did the job said what makes no sense", code="job-garbled")
+            garbled = InternalError("the process that ran the job sent an invalid message", code="job-garbled")
             return self._fail(claim, garbled, retry=False)
         finally:
             process.kill()

@@ -58,7 +58,7 @@ def _infeasible(spec: SafeSpec) -> InfeasibleError:
         f"no change of records makes every cell 0 or at least {spec.tolerance}"
         + (f" while the margins by {kept} stay exact" if kept else ""),
         code="no-safe-records",
-        hint="keep fewer margins, lower the tolerance, or leave out a table",
+        hint="keep fewer margins, lower the tolerance, or omit a table",
         kept=[list(names) for names in spec.keep],
     )
 

@@ -163,7 +163,7 @@ class ReleaseAnswer(Wire):
         default=False, description="True if an approval needs attack_override: an attack exceeds the policy."
     )
     attack_override: str = Field(
-        default="", description="The officer's reason to release above the policy; for who may work on the file."
+        default="", description="The officer's reason to release above the policy; for those who may work on the file."
     )
     needs_reason: bool = Field(description="True if an approval needs override_reason; officers only.")
     differencing: list[DifferencingAnswer] = Field(
@@ -272,7 +272,7 @@ def download_bundle(access: Reader, release_id: ReleaseId) -> StreamingResponse:
     if row.state != "approved":
         raise Conflict("the release has not been approved", code="not-approved", state=row.state)
     if not four_eyes.may_download(access.user, row):
-        raise Forbidden("the bundle is for who asked for it and for officers", code="role")
+        raise Forbidden("the bundle is only for the person who requested it and for officers", code="role")
     folder = four_eyes.bundle_folder(access, row)
     sums = four_eyes.check_bundle(folder, row.manifest_hash)
     with access.service.database.write() as connection:
@@ -309,7 +309,7 @@ def _answer(access: ProjectAccess, release_id: str) -> ReleaseAnswer:
 
 def _tell_reason(access: ProjectAccess, row: Row[Any]) -> str:
     if row.state == "failed" and not access.may_work:
-        return "the bundle could not be prepared; the reason is shown to who may work on the file"
+        return "the bundle could not be prepared; the reason is shown to those who may work on the file"
     # The reason of an approval would reveal that there was an alarm.
     return str(row.reason) if access.user.role == Role.OFFICER or row.state != "approved" else ""
 

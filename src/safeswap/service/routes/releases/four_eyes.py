@@ -133,7 +133,9 @@ def _read_entry(access: ProjectAccess, row: Row[Any]) -> bytes:
     path = bundle_folder(access, row).parent / ENTRY
     if not path.is_file():
         raise Conflict(
-            "this bundle was prepared before the ledger of content", code="not-prepared", hint="request it again"
+            "this bundle was prepared before the ledger of content existed",
+            code="not-prepared",
+            hint="request it again",
         )
     return path.read_bytes()
 
@@ -150,7 +152,7 @@ def _refuse_released_since(service: Service, connection: Connection, row: Row[An
             raise Conflict(
                 "these records have been released since this bundle was prepared",
                 code="differencing-unknown",
-                hint="request the release again: what comparing the two would tell has to be known first",
+                hint="request the release again: the effect of comparing the two must be known first",
             )
     return last
 
@@ -199,7 +201,9 @@ def _refuse_undecidable(row: Row[Any]) -> None:
 def _refuse_own(access: ProjectAccess, row: Row[Any]) -> None:
     if row.requested_by == access.user.id and not access.service.settings.single_user:
         raise Forbidden(
-            "who asked for a release cannot approve it", code="four-eyes", hint="another officer has to look at it"
+            "the person who requested a release cannot approve it",
+            code="four-eyes",
+            hint="another officer must review it",
         )
 
 
@@ -215,14 +219,14 @@ def _decide(
         "single_user": single_user,
     }
     if connection.execute(update(releases).where(undecided).values(**values, version=row.version + 1)).rowcount != 1:
-        raise Conflict("somebody else has decided at the same moment", code="not-requested")
+        raise Conflict("somebody else decided at the same moment", code="not-requested")
 
 
 def bundle_folder(access: ProjectAccess, row: Row[Any]) -> Path:
     """Return the folder of a release's bundle."""
     folder = (row.checks or {}).get("folder", "")
     if not folder:
-        raise Conflict("the bundle is not there", code="not-prepared", state=row.state)
+        raise Conflict("the bundle is missing", code="not-prepared", state=row.state)
     return access.service.store.release(row.project_id, row.id) / str(folder) / BUNDLE
 
 
@@ -295,5 +299,5 @@ def stream_zip(folder: Path, sums: Mapping[str, str], *, root: str = "") -> Iter
                     target.write(piece)
                     yield buffer.take()
             if digest.hexdigest() != wanted:
-                raise damaged_error("it is not what was released", file=name)
+                raise damaged_error("it differs from what was released", file=name)
     yield buffer.take()

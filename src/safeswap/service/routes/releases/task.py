@@ -174,7 +174,7 @@ def record_context(release_id: str) -> str:
 
 
 def load_earlier(context: Context, payload: dict[str, Any], masked: Masked) -> tuple[Microdata, ...]:
-    """Return the earlier releases of this project, as far as their records tell them row by row.
+    """Return the earlier releases of this project, as far as their records give them row by row.
 
     Those of other projects are compared for the officers of both only: their figures are not for this project.
     """

@@ -40,13 +40,13 @@ export function acceptance(view, { names, titles, scenario, mayWork }) {
       return;
     }
     if (!mayWork) {
-      fill(byId("accepted"), el("p", { class: "note" }, limits.size ? "The shaded part of the map is what the project's requirements accept." : "Nobody has stated what is accepted."));
+      fill(byId("accepted"), el("p", { class: "note" }, limits.size ? "The shaded part of the map meets the project's requirements." : "Nobody has stated what is accepted."));
       return;
     }
     const inputs = new Map(shown.map((measure) => [measure, el("input", { type: "number", min: 0, step: "any", size: 8, value: limits.get(measure) ?? "", placeholder: "no limit" })]));
     fill(byId("accepted"), el("form", { class: "fields", "aria-label": "What is accepted", on: { submit: (event) => { event.preventDefault(); keep(inputs); } } },
       shown.map((measure) => el("label", {}, "Accepted: ", name(titles.get(measure) ?? measure), " at most ", inputs.get(measure))),
-      el("p", {}, el("button", { type: "submit", class: "small" }, "Keep as requirement"), " ", el("span", { class: "note" }, "Shaded on the map, compared with the result at the release."))));
+      el("p", {}, el("button", { type: "submit", class: "small" }, "Keep as requirement"), " ", el("span", { class: "note" }, "Shaded on the map, and checked against the result on release."))));
   };
   draw();
   return { draw, shade };

@@ -75,7 +75,7 @@ function show(found) {
   byId("sentence").className = worst.length || best ? "warning" : "good";
   const scenario = found.spec.scenario?.name;
   fill(byId("sentence"), worst.length ? `${several(worst.length, "attack finds", "attacks find")} out more than the policy allows: ${worst.map((each) => words(each.attack)).join(", ")}.` : `${several(tried.length, "attack")} tried; none above a limit of the policy.${best ? ` Best: ${words(best.attack)}, ${percent(best.advantage)} above guessing.` : ""}`,
-    scenario ? [" Scenario ", name(scenario), "."] : " No scenario: attacks that need keys were left out.");
+    scenario ? [" Scenario ", name(scenario), "."] : " No scenario: attacks that need keys were skipped.");
   fill(byId("drawn"), dumbbells(tried.map((each) => ({ title: words(each.attack), before: each.baseline, after: each.success, flagged: above(each),
     note: `${each.advantage < 0 ? "no better than guessing" : `advantage ${percent(each.advantage)} (${percent(Math.max(0, each.interval[0]))} to ${percent(each.interval[1])})`}${allowed(each) === null ? "" : `, allowed ${percent(allowed(each))}`}; ${count(each.trials)} guesses${each.note ? `; ${each.note}` : ""}` })),
   { format: percent, words: ["Baseline", "Success"], title: "Attack", label: "Attacks: how often a guess without the release is right, and with it" }),

@@ -13,7 +13,7 @@ import { people } from "./people.js";
 const KINDS = {
   nominal: ["nominal", "Categories without an order"], ordinal: ["ordinal", "Categories with an order"],
   geography: ["geography", "A geographic level"], numeric: ["numeric", "A number"], date: ["date", "A day, without a time"], weight: ["weight", "A sampling weight"],
-  household: ["household", "Identifies the household of a record"], identifier: ["identifier", "Identifies a record; never released"],
+  household: ["household", "Number of the household that a record belongs to"], identifier: ["identifier", "Identifies a record; never released"],
 };
 const CATEGORICAL = new Set(["nominal", "ordinal", "geography"]);
 const state = { project: null, description: null, etag: null, changes: new Map(), mayWork: false };
@@ -134,7 +134,7 @@ async function askToReplace() {
   const made = [[maskings, "masking"], [studies, "study", "studies"]].map(([results, ...words]) => [current(results, state.project).length, words])
     .filter(([number]) => number).map(([number, words]) => several(number, ...words));
   const waiting = releases.filter((each) => ["preparing", "requested"].includes(each.state)).length;
-  fill(byId("replace-note"), made.length ? `${made.join(" and ")} made from the present file can then be looked at, but neither released nor plotted. ` : "Nothing has been made from the present file. ",
+  fill(byId("replace-note"), made.length ? `${made.join(" and ")} made from the present file can then still be viewed, but neither released nor plotted.  ` : "Nothing has been made from the present file. ",
     waiting ? `${several(waiting, "release that waits", "releases that wait")} for a decision can no longer be approved. ` : "", "What was released stays in the ledger.");
   byId("replace").showModal();
 }

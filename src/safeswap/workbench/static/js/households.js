@@ -22,7 +22,7 @@ begin(async ({ project, may }) => {
   const places = state.description.attributes.filter((each) => each.kind === "geography");
   const counting = places.length > 1 ? [drawPlaces(0)] : [];
   if (!state.description.attributes.some((each) => each.kind === "household")) {
-    empty("No column of this file numbers households. If one does, give it the kind “household” on the page ", to("data", "Data"), "; the page then shows who lives together and what swapping households would do.");
+    empty("No column of this file numbers households. If one does, give it the kind “household” on  ", to("data", "Data"), "; the page then shows who lives together and what swapping households would do.");
     return;
   }
   state.geography = places.map((each) => each.name);
@@ -60,7 +60,7 @@ function drawSizes({ households, outside, sizes, shared }) {
   const title = ({ least, most }) => (most === null ? `${least} or more` : least === most ? String(least) : `${least} to ${most}`);
   const levels = sizes.map((each) => ({ level: each.least === 1 && each.most === 1 ? "1 person" : `${title(each)} persons`, count: each.households }));
   fill(byId("sizes"), levels.length ? bars(levels, 0, 0) : el("p", { class: "note" }, "There are too few households to show their sizes."));
-  fill(byId("shared"), shared.length ? ["The same for all members: ", name(shared.join(", ")), ". They are changed for a whole household or not at all."] : ["No attribute is marked as the same for all members; ", to("data", "mark them on Data"), "."]);
+  fill(byId("shared"), shared.length ? ["The same for all members: ", name(shared.join(", ")), ". They are changed for a whole household or not at all."] : ["No attribute is marked as shared by all members;  ", to("data", "mark them on Data"), "."]);
 }
 
 function drawForm(shared) {

@@ -41,8 +41,8 @@ function script() {
 
 function drawDesign(attributes) {
   const weights = attributes.filter((each) => each.kind === "weight").map((each) => each.name), design = attributes.filter((each) => each.design);
-  fill(byId("design"), weights.length ? ["Estimates are weighted by ", name(weights.join(", ")), ". "] : "No column is a weight: every record counts as one. Give a weight the kind “weight” on Data. ",
-    design.length ? ["Design of the sample: ", name(design.map((each) => `${each.name} (${each.design})`).join(", ")), "."] : "No design of the sample is stated: standard errors are those of independent records.");
+  fill(byId("design"), weights.length ? ["Estimates are weighted by ", name(weights.join(", ")), ". "] : "No column is a weight: every record counts as one. If there is one, give it the kind “weight” on the Data page.  ",
+    design.length ? ["Sample design:  ", name(design.map((each) => `${each.name} (${each.design})`).join(", ")), "."] : "No sample design is stated: standard errors assume independent records.");
 }
 
 // A list to begin with: shares of the first attributes, and means of the numbers, by an area or the first attribute.
@@ -88,6 +88,6 @@ async function show(found) {
   const worst = rows.toSorted((a, b) => Number(b.flagged) - Number(a.flagged) || Math.abs(b.value ?? 0) - Math.abs(a.value ?? 0));
   fill(byId("drawn"), dumbbells(worst.slice(0, MOST_DRAWN).map((each) => ({ title: title(each), before: each.before, after: each.after, flagged: each.flagged,
     note: `${each.flagged ? "beyond tolerance: " : ""}${each.value === null ? "" : `${each.value > 0 ? "+" : ""}${share(each.value)}`}${each.in_errors === null ? "" : `, ${figure(each.in_errors)} standard errors`}` })),
-  { format: figure, title: "Estimate", own: true, label: "Estimates before and after, the one that moved most first" }),
+  { format: figure, title: "Estimate", own: true, label: "Estimates before and after, largest change first" }),
   rows.length > MOST_DRAWN ? el("p", { class: "note" }, `The ${MOST_DRAWN} of ${count(rows.length)} estimates that moved most.`) : null);
 }

@@ -101,7 +101,7 @@ function draw(focus = "") {
   byId("redo-step").disabled = !kept.settings.can_redo;
   byId("run-pipeline").disabled = !activeSteps().length || Boolean(misfit && !state.busy);
   byId("count-steps").hidden = !state.cancelled;
-  byId("pipeline-note").textContent = state.cancelled ? "Cancelled: the steps are kept, what they do was not counted." : list.length ? "Carried out in this order, from the original file. Drag a step to move it, or use the arrows." : "No steps yet. Add one below; nothing is masked until you say so.";
+  byId("pipeline-note").textContent = state.cancelled ? "Cancelled: the steps are kept, but their effect was not counted." : list.length ? "Run in this order, from the original file. Drag a step to move it, or use the arrows." : "No steps yet. Add one below; nothing is masked until you say so.";
   const active = activeSteps();
   fill(byId("pipeline-steps"), list.map((step, i) => {
     const fails = misfit && !step.off && active[misfit.position - 1]?.name === step.name;
@@ -118,10 +118,9 @@ function draw(focus = "") {
 
 function told(step, i) {
   const { name: _, off: __, ...spec } = step, sentence = kept.settings.sentences[i] ?? "";
-  if (spec.method === "recode") return sentence.slice(sentence.indexOf(": ") + 2);
   // The name says the method already, unless somebody gave another.
-  const text = specText(spec);
-  return step.name.startsWith(spec.method) ? text.slice(spec.method.length + 2) : text;
+  const isSaid = step.name.startsWith(spec.method), text = spec.method === "recode" ? sentence.slice(sentence.indexOf(": ") + 2) : specText(spec);
+  return isSaid ? text.replace(new RegExp(`^${spec.method.replaceAll("_", "[_ ]")}:? `), "") : text;
 }
 
 function controls(step, i) {

@@ -20,7 +20,7 @@ begin(async ({ project, may, answers: [made, { plots, plot, payload }] }) => {
   state.maskings = made;
   state.usable = current(made, project);
   list(plots);
-  if (!made.length) { empty("There is no masking yet. Make one in step Method or Map."); return; }
+  if (!made.length) { empty("There is no masking yet. Make one on the Pipeline or Map page."); return; }
   byId("new-plot").hidden = !(may("work") && state.usable.length);
   if (plot) await show(plot, payload).then(painted);
   const [description, job] = await Promise.all([get(at("/description")), underWay("confidentiality")]);

@@ -10,6 +10,8 @@ import { reportLinks, reportsSideBySide } from "./reports.js";
 import { drawChanges } from "./since.js";
 
 const WORDS = { preparing: "being prepared", requested: "waiting for approval", approved: "approved", rejected: "rejected", failed: "could not be prepared" };
+// Findings that are gone once their column is left out.
+const OF_A_COLUMN = new Set(["formula-name", "geography-split", "household-size", "household-split", "index-column", "invisible-name", "read-off", "unconfirmed-identifier"]);
 const state = { who: null, may: () => false, maskings: [], shown: null, listed: new Map(), releases: [], assessed: [] };
 
 begin(async ({ who, project, may }) => {
@@ -74,7 +76,9 @@ async function open(release) {
   // Of one that failed, all that was found is told again.
   const isFailed = release.state === "failed" && state.may("work");
   if ((release.state === "preparing" || isFailed) && release.job_id) {
-    await follow(await get(`/jobs/${release.job_id}`), byId("job"), "Preparing and checking the release");
+    byId("one").hidden = true;
+    const job = await follow(await get(`/jobs/${release.job_id}`), byId("job"), "Preparing and checking the release");
+    if (job.state === "failed") offerToLeaveOut(release, job.error?.fields?.findings ?? []);
     if (!isFailed) release = await get(at(`/releases/${release.id}`));
   } else if (state.maskings.length) fill(byId("job"));
   state.shown = release;
@@ -122,6 +126,16 @@ async function open(release) {
   if (state.listed.get(release.id) !== release.state) await list();
 }
 
+// Where leaving columns out mends all that was found, offer the same request without them: without what gives a change
+// away, or without what was changed.
+function offerToLeaveOut(release, findings) {
+  if (!state.maskings.some((each) => each.id === release.masking) || !findings.every((each) => OF_A_COLUMN.has(each.code))) return;
+  const ways = [(each) => each.revealed_by || each.column, (each) => each.column].map((way) => [...new Set(findings.map(way))]);
+  const offered = ways.filter((columns, i) => columns.length && !columns.some((column) => release.terms.drop.includes(column)) && (i === 0 || columns.join() !== ways[0].join()));
+  byId("job").firstElementChild.append(...offered.map((columns) => el("p", {}, el("button", { type: "button", class: "leave-out",
+    on: { click: guarded(() => request(release.masking, { ...release.terms, drop: [...release.terms.drop, ...columns] })) } }, "Leave out ", name(columns.join(", ")), " and request again"))));
+}
+
 // The attack that comes nearest to its limit, in words.
 function worst(attacks) {
   const above = attacks.filter((each) => each.is_above), limited = attacks.filter((each) => each.allowed !== null && each.allowed !== undefined);
@@ -133,23 +147,26 @@ function worst(attacks) {
 const factsOf = (release) => (state.may("decide") && release.files.length ? get(at(`/releases/${release.id}/reports/chair?format=json`)) : null);
 
 function connect() {
-  byId("ask").addEventListener("submit", (event) => { event.preventDefault(); request(); });
+  byId("ask").addEventListener("submit", (event) => { event.preventDefault(); requestAsStated(); });
   byId("looked").addEventListener("change", () => { byId("approve").disabled = !byId("looked").checked; });
   byId("decide").addEventListener("submit", (event) => { event.preventDefault(); decide("approval", { manifest_hash: state.shown.manifest_hash, override_reason: byId("override").value, ...(byId("attack-override-box").hidden ? {} : { attack_override: byId("attack-override").value }) }); });
   byId("reject").addEventListener("click", () => decide("rejection", { reason: byId("reason").value }));
 }
 
-const request = guarded(async () => {
-  const terms = { title: byId("title").value, data_format: byId("format").value, identifiers: byId("identifiers").value, publish_rate: byId("publish-rate").checked, unmasked: byId("unmasked").checked, two_files: byId("two-files").checked,
-    drop: [...byId("drop").querySelectorAll("input:checked")].map((box) => box.value), override: byId("ask-override").value, publish_errors: await indicatorsToPublish() };
+const requestAsStated = guarded(async () => request(byId("masking").value, {
+  title: byId("title").value, data_format: byId("format").value, identifiers: byId("identifiers").value, publish_rate: byId("publish-rate").checked, unmasked: byId("unmasked").checked, two_files: byId("two-files").checked,
+  drop: [...byId("drop").querySelectorAll("input:checked")].map((box) => box.value), override: byId("ask-override").value, publish_errors: await indicatorsToPublish(),
+}));
+
+async function request(masking, terms) {
   byId("request").disabled = true;
   try {
-    await open(await post(at("/releases"), { masking: byId("masking").value, terms }, { once: true }));
+    await open(await post(at("/releases"), { masking, terms }, { once: true }));
   } finally {
     byId("request").disabled = false;
     await list();
   }
-});
+}
 
 const decide = guarded(async (way, body) => {
   await open(await post(at(`/releases/${state.shown.id}/${way}`), body));

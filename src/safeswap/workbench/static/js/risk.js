@@ -11,12 +11,12 @@ import { bandNumber, change, inUse, state as kept } from "./scenario.js";
 
 const KEYS = new Set(["nominal", "ordinal", "geography", "numeric"]), BANDS = new Set(["ranges", "recode", "global_recode"]);
 const MEANING = {
-  combinations: "Combinations of the values of some keys that few records share.",
-  groups: "Records that share the values of all keys with few others; and sensitive values that all of a group have in common.",
+  combinations: "Combinations of values of some keys that few records share.",
+  groups: "Records that share the values of all keys with few others; and sensitive values that everyone in a group has in common.",
   individual: "The probability that an intruder who looks for a record finds the right person in the population.",
   households: "The probability that any member of a household is found, and with them all others.",
   suda: "Records that two or three keys already make unique stand out most (special uniques).",
-  population: "How many records that are unique in the file are unique in the population too, by a log-linear model.",
+  population: "How many records that are unique in the file are also unique in the population, by a log-linear model.",
   attacks: "What somebody who has the released file and knows the keys could find out, tried on a masking.",
 };
 const state = { project: null, mayWork: false, attributes: [], view: "combinations" };
@@ -46,9 +46,15 @@ begin(async ({ project, may }) => {
 const isBanded = (attribute) => activeSteps().some((step) => step.method === "recode" && step.steps.some((each) => each.attribute === attribute && BANDS.has(each.step)));
 const activeSteps = () => kept.settings.steps.filter((step) => !step.off).map(({ off: _, ...step }) => step);
 
+// What a stranger may know, until somebody says better: no number, no part of the sample's design, the widest areas only.
+function usualKeys(listed) {
+  const widest = listed.filter((each) => each.kind === "geography" && each.distinct > 1).toSorted((a, b) => a.distinct - b.distinct)[0];
+  return listed.filter((each) => each.kind !== "numeric" && each.distinct > 1 && !each.design && (each.kind !== "geography" || each === widest)).slice(0, 6);
+}
+
 function drawKeys(chosen) {
   const listed = state.attributes.filter((each) => KEYS.has(each.kind) || (chosen ?? []).includes(each.name));
-  const first = new Set(chosen ?? listed.filter((each) => each.kind !== "numeric" && each.distinct > 1).slice(0, 6).map((each) => each.name));
+  const first = new Set(chosen ?? usualKeys(listed).map((each) => each.name));
   fill(byId("keys"), listed.map((each) => (each.kind !== "numeric" || isBanded(each.name) || first.has(each.name)
     ? el("label", {}, el("input", { type: "checkbox", value: each.name, checked: first.has(each.name) }), " ", name(each.name), each.kind === "numeric" && !isBanded(each.name) ? bandButton(each.name) : null)
     : el("span", { class: "number" }, name(each.name), bandButton(each.name)))));
@@ -114,7 +120,7 @@ const look = guarded(async () => {
     answered = { view, draw, keys: keys(), ...fields() };
   } catch (error) {
     if (isCancelled(error)) { if (own === asked) goBack(error); return; }
-    const misfit = error.fields?.position ? [el("a", { class: "button main", href: `/projects/${projectId}/method` }, "Mend the pipeline")] : [];
+    const misfit = error.fields?.position ? [el("a", { class: "button main", href: `/projects/${projectId}/method` }, "Correct the pipeline")] : [];
     if (own === asked) show("warning", error instanceof Refused ? error.text : "The risk could not be counted.", null, misfit);
   } finally {
     if (own === asked) byId("panel").setAttribute("aria-busy", "false");
@@ -174,7 +180,7 @@ function showView(found) {
 function actionOf(found) {
   if (found.view === "groups") return leadTo("Suppress these", suppression(), true);
   if (found.view === "households") return leadTo("Swap households", { method: "household_swap" }, true);
-  if (found.view !== "suda") return leadTo("Target these by a swap", { method: "swap", targeting: targets() }, true);
+  if (found.view !== "suda") return leadTo("Target these with a swap", { method: "swap", targeting: targets() }, true);
   const attribute = found.bars[0].label, kind = state.attributes.find((each) => each.name === attribute)?.kind;
   const step = kind === "numeric" ? "ranges" : kind === "date" ? "date_band" : "recode";
   return leadTo(`Recode ${attribute}`, { method: "recode", steps: [{ step, attribute }] }, true);
@@ -191,21 +197,21 @@ async function showAttacks(own) {
   const [maskings, attacks] = await Promise.all([get(at("/maskings?limit=20")), get(at("/attacks?limit=20"))]);
   if (own !== asked) return;
   const [masking] = current(maskings.items, state.project);
-  if (!masking) { show("good", "There is no masking yet: make one by the pipeline, then attack it.", null, [el("a", { class: "button main", href: `/projects/${projectId}/method` }, "To the pipeline")]); return; }
+  if (!masking) { show("good", "There is no masking yet: run the pipeline, then attack the result.", null, [el("a", { class: "button main", href: `/projects/${projectId}/method` }, "To the pipeline")]); return; }
   const run = el("button", { type: "button", class: "main", on: { click: guarded(async () => {
     const ended = await follow(await post(at("/attacks"), { masking: masking.id, full: false }, { once: true }), byId("job"), "Attacking");
     if (ended.state === "succeeded") await look();
-  }) } }, "Attack the newest masking");
+  }) } }, "Attack the latest masking");
   const newest = attacks.items.find((each) => each.spec.masking === masking.id);
-  if (!newest) { show("good", `Not tried yet on the newest masking (${specText(masking.spec.spec)}).`, null, [run]); return; }
+  if (!newest) { show("good", `Not tried yet on the latest masking (${specText(masking.spec.spec)}).`, null, [run]); return; }
   const found = await get(at(`/attacks/${newest.id}`));
   if (own !== asked) return;
   const outcomes = found.summary.attacks, worst = outcomes.toSorted((a, b) => (b.advantage ?? 0) - (a.advantage ?? 0))[0];
   const bad = (worst?.interval[0] ?? 0) > 0;
   if (bad) run.className = "";
   show(bad ? "warning" : "good", worst ? `On ${specText(masking.spec.spec)}: ${bad ? `${worst.attack.replaceAll("_", " ")} does best, ${share(worst.advantage)} above guessing.` : "no attack does clearly better than guessing."}` : "No attack applies.",
-    pairs("Success of each attack in percent, beside guessing", outcomes.map((each) => ({ label: each.attack.replaceAll("_", " "), now: Math.round(1000 * (each.success ?? 0)) / 10, before: Math.round(1000 * (each.baseline ?? 0)) / 10 })), ["succeeds", "by guessing"]),
-    [...(bad ? [leadTo("Target these by a swap", { method: "swap", targeting: targets() }, true)] : []), run]);
+    pairs("Success of each attack in percent, compared with guessing", outcomes.map((each) => ({ label: each.attack.replaceAll("_", " "), now: Math.round(1000 * (each.success ?? 0)) / 10, before: Math.round(1000 * (each.baseline ?? 0)) / 10 })), ["succeeds", "by guessing"]),
+    [...(bad ? [leadTo("Target these with a swap", { method: "swap", targeting: targets() }, true)] : []), run]);
 }
 
 // --- Tabs: arrow keys move, the address keeps the side.

@@ -39,7 +39,7 @@ export function drawStrip(mayWork) {
   box.hidden = false;
   const edit = (label, act, id) => (mayWork ? el("button", { type: "button", class: "small", id, on: { click: guarded(act) } }, label) : null);
   if (!scenario) {
-    fill(box, el("span", {}, el("strong", {}, "No scenario yet. "), "Say who might attack and what they know: every figure then uses it. "), edit("Set it up", () => open(null), "scenario-new"));
+    fill(box, el("span", {}, el("strong", {}, "No scenario yet. "), "State who might attack and what they know: every figure then uses it.  "), edit("Set it up", () => open(null), "scenario-new"));
     return;
   }
   const picker = many.length > 1 && mayWork ? el("select", { id: "scenario-pick", "aria-label": "Scenario in use", on: { change: guarded(async () => {
@@ -66,8 +66,8 @@ async function open(scenario) {
   const sensitive = attributes.filter((each) => ["nominal", "ordinal", "geography"].includes(each.kind) || (first.sensitive ?? []).includes(each.name))
     .map((each) => el("input", { type: "checkbox", value: each.name, checked: (first.sensitive ?? []).includes(each.name) }));
   const population = el("input", { type: "number", min: 1, placeholder: "not known", value: typeof first.population === "number" ? first.population : "" });
-  const more = el("details", {}, el("summary", {}, "Sensitive attributes, and size of the population"), el("fieldset", {}, el("legend", {}, "Sensitive: what they want to learn"), el("div", { class: "ticks" }, sensitive.map((box) => el("label", {}, box, " ", name(box.value))))),
-    el("div", { class: "fields" }, field("People in the population", population, "For estimates without a weight.")));
+  const more = el("details", {}, el("summary", {}, "Sensitive attributes, and population size"), el("fieldset", {}, el("legend", {}, "Sensitive: what they want to learn"), el("div", { class: "ticks" }, sensitive.map((box) => el("label", {}, box, " ", name(box.value))))),
+    el("div", { class: "fields" }, field("Population size", population, "For estimates without a weight.")));
   more.open = Boolean(first.sensitive?.length || first.population);
   const problem = el("p", { class: "warning", role: "alert", hidden: true });
   const read = (boxes) => { const chosen = boxes.filter((box) => box.checked).map((box) => box.value); return chosen.length ? chosen : null; };

@@ -22,5 +22,5 @@ export async function drawChanges(box, release, releases, { maskings, factsOf, f
   const changed = rows.filter(([, values]) => values);
   fill(box, el("h3", {}, "Changed since the last request"), el("p", { class: "note" }, `The last one, of ${when(before.requested_at)}, is ${STATES[before.state]}`, before.reason ? [": ", name(before.reason)] : null, "."),
     changed.length ? el("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Table" }, el("table", { "aria-label": "Changed since the last request" }, el("thead", {}, el("tr", {}, ["", "Last request", "This request"].map((word) => el("th", { scope: "col" }, word)))),
-      el("tbody", {}, changed.map(([title, [one, two]]) => el("tr", {}, el("th", { scope: "row" }, name(title)), el("td", {}, name(one)), el("td", {}, name(two))))))) : el("p", {}, "Nothing that is stated or measured differs."));
+      el("tbody", {}, changed.map(([title, [one, two]]) => el("tr", {}, el("th", { scope: "row" }, name(title)), el("td", {}, name(one)), el("td", {}, name(two))))))) : el("p", {}, "No setting and no figure differs."));
 }

@@ -1,4 +1,4 @@
-"""Whoever asked for a release has not approved it, and the queue finds a person's jobs quickly."""
+"""The person who requested a release cannot have approved it, and the queue finds a person's jobs quickly."""
 
 from __future__ import annotations
 
