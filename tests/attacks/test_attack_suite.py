@@ -562,6 +562,8 @@ def test_intervals_hold_the_advantage_and_shrink_with_the_number_of_guesses() ->
             for n in (50, 5000)
         )
         assert wide[0] <= narrow[0] <= advantage_of(success, baseline) <= narrow[1] <= wide[1]
+    certain = Outcome(attack="x", success=0.0, baseline=1.0, trials=50, control=50, against="", sentence="")
+    assert certain.interval[0] < certain.advantage == certain.interval[1] == 0
     assert wilson(0.5, 0) == (0.0, 1.0)
 
 

@@ -245,6 +245,22 @@ def swapped_records() -> tuple[Any, Any]:
     )
 
 
+@case("swapped_households")
+def swapped_households() -> tuple[Any, Any]:
+    # Rare within an area of two in each region: near partners have one place to come from. Unique: anyone anywhere.
+    near = make({"home": ROWS, "region": ROWS // 8, "area": ROWS // 4, "x": ROWS // 8}, home="household")
+    far = make({"home": ROWS, "area": ROWS % 12, "x": ROWS}, home="household")
+    spec: dict[str, Any] = {"method": "household_swap", "risk_variables": ["x"], "crowd": 0, "spread": 0}
+    return (
+        lambda _: masked_setting(
+            ss.mask(near, {**spec, "geography": ["region", "area"], "k": 5}, key=Key(bytes(range(32))))
+        ),
+        lambda draw, _: masked_setting(
+            ss.mask(far, {**spec, "geography": ["area"]}, key=Key(draw.bytes(32))),
+        ),
+    )
+
+
 @case("replay")
 def replay() -> tuple[Any, Any]:
     draw = np.random.default_rng(9)

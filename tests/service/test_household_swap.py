@@ -63,7 +63,8 @@ def test_households_are_planned_swapped_reported_and_released(town: Running) -> 
     assert told["facts"]["households_at_risk"] == expected.asked
     assert {row["level"] for row in told["facts"]["by_level"]} == {"region", "county"}
     page = ana.get(f"{API}/projects/{project}/maskings/{masking}/report.html")
-    assert "rare and in the true area" in page.text
+    for told_by_report in ("rare and in the true area", "partners agree in", "tenure, number of persons"):
+        assert told_by_report in page.text
     address = request_of(town, ana, project, masking, title="Survey", drop=["ref"])
     release = olga.get(address).json()
     assert release["state"] == "requested", release

@@ -55,6 +55,9 @@ def test_households_and_areas_are_those_of_the_file(browser: Browser, desk: Desk
         expect(page.locator("#plan")).to_contain_text(plan.sentence)
         shown = page.locator("#levels tbody td:nth-child(2)").all_inner_texts()
         assert shown == [f"{number:,}" for number in plan.details["at_risk"].values()]
+        leaving = page.locator("#levels tbody td:nth-child(4)").all_inner_texts()
+        found = [float(each.rstrip("%")) / 100 for each in leaving]
+        assert found == pytest.approx(list(plan.details["crossing"].values()), abs=0.001)
 
 
 def test_the_page_of_households_is_there_before_its_figures(browser: Browser, desk: Desk, survey_of_homes: Any) -> None:

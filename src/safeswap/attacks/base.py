@@ -96,7 +96,9 @@ class Outcome:
         """The interval of the advantage at 95%."""
         low, high = wilson(self.success, self.trials)
         least, most = wilson(self.baseline, self.control)
-        return advantage_of(low, most), advantage_of(high, least)
+        # Where all of the baseline may be right, nothing can be gained: that is 0, and above what is less than 0.
+        ends = advantage_of(low, most), advantage_of(high, least)
+        return min(ends), max(ends)
 
     @property
     def is_telling(self) -> bool:

@@ -263,6 +263,41 @@ class ReplayedRules:
         )
 
 
+class SwappedHouseholds:
+    """Name where a household that was moved for its risk comes from: one of those that it may have been swapped with.
+
+    The intruder knows the rules: partners agree in the loosest profile and are sought nearby first. The worst case:
+    the intruder is told which households were moved and how far, and draws among the candidates of that scope.
+    """
+
+    name: ClassVar[str] = "swapped_households"
+    title: ClassVar[str] = "Guess where a household was swapped from"
+    intruder: ClassVar[str] = "the release, the specification, and which households were moved how far"
+    quick: ClassVar[bool] = False
+    needs: ClassVar[frozenset[str]] = frozenset({"original", "masked", "changes"})
+
+    def run(self, setting: Setting) -> Outcome | Skipped:
+        """Take the chance that the swap has recorded; of several swaps, that which tells most."""
+        stages = () if setting.masked is None else setting.masked.stages
+        told = [stage.audit.facts.get("undoing") or {} for stage in stages if stage.audit.method == "household_swap"]
+        if not told:
+            return Skipped(attack=self.name, reason="only a swap of households moves them between areas")
+        found = [self._judge(each) for each in told if each.get("households")]
+        if not found:
+            return Skipped(attack=self.name, reason="no household was moved for its risk")
+        return max(found, key=lambda outcome: outcome.advantage)
+
+    def _judge(self, told: dict[str, Any]) -> Outcome:
+        return Outcome(
+            attack=self.name,
+            success=told["intruder"],
+            baseline=told["baseline"],
+            trials=told["households"],
+            against="an area drawn among all households that agree in the loosest profile",
+            sentence=f"The area from which a household was moved is drawn in {told['intruder']:.1%} of all trials.",
+        )
+
+
 class SeedSearch:
     """Try small seeds: exchange the released values once more under each, and keep the one that fits what is known.
 

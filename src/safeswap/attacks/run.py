@@ -24,7 +24,7 @@ from safeswap.attacks.inference import (
     Weights,
 )
 from safeswap.attacks.linkage import DistinctNumbers, FellegiSunter, Linkage, NearestRecord, UnusualCombinations
-from safeswap.attacks.replay import ReplayedRules, SeedSearch, SwappedRecords
+from safeswap.attacks.replay import ReplayedRules, SeedSearch, SwappedHouseholds, SwappedRecords
 from safeswap.errors import InputError, SpecError, UnsafeRelease
 from safeswap.measures.base import AttributeNames, ParametricMeasure
 from safeswap.model.score import Axis, Comparison, Score
@@ -45,6 +45,7 @@ ATTACKS: dict[str, Attack] = {
         DistinctNumbers(),
         UnusualCombinations(),
         SwappedRecords(),
+        SwappedHouseholds(),
         ReplayedRules(),
         SeedSearch(),
         SeveralReleases(),

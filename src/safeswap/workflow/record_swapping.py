@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
 from typing import Annotated, Any, TypedDict, Unpack
 
@@ -72,8 +72,9 @@ def record_swap(
     >>> masked.audit.facts["at_risk_left"]
     0
     """
-    original, risk, risk_threshold = read(data), options["risk"], options["risk_threshold"]
-    profiles = _as_profiles(similar)
+    risk, risk_threshold, profiles = options["risk"], options["risk_threshold"], _as_profiles(similar)
+    categories = {*options["risk_variables"], *(name for names in profiles for name in names)}
+    original = _as_categories(read(data), tuple(hierarchy), categories)
     values: dict[str, Any] = {"household": hid, "geography": tuple(hierarchy), "similar": profiles}
     values |= {"rate": swaprate, "carry_along": tuple(options["carry_along"]), "match_size": False, "rounds": 1}
     extended = original
@@ -93,7 +94,7 @@ def record_swap(
     if extended is original:
         return masked
     kept = masked.data.table.select(list(original.attributes))
-    return replace(masked, original=original, data=Microdata(kept, original.schema, original.origin))
+    return replace(masked, original=original, data=replace(masked.data, table=kept, schema=original.schema, _coded={}))
 
 
 def _as_profiles(similar: str | Sequence[Any]) -> tuple[Names, ...]:
@@ -111,6 +112,17 @@ def _as_profiles(similar: str | Sequence[Any]) -> tuple[Names, ...]:
         hint='give names, or a list of profiles: similar=[["size", "type"], ["size"]]',
         argument="similar",
     )
+
+
+def _as_categories(data: Microdata, hierarchy: Names, categories: Set[str]) -> Microdata:
+    """Return the data with areas and categories where something else was guessed: who names a role has said so."""
+    said = []
+    for each in (each for each in data.schema.attributes if each.inferred):
+        if each.name in hierarchy and (each.kind is Kind.NUMERIC or each.kind.is_categorical):
+            said.append(each.model_copy(update={"kind": Kind.GEOGRAPHY}))
+        elif each.name in categories and each.kind is Kind.NUMERIC:
+            said.append(each.model_copy(update={"kind": Kind.NOMINAL}))
+    return replace(data, schema=data.schema.replace(*said), _coded={}) if said else data
 
 
 def _with_risk(data: Microdata, risk: Any, levels: int) -> tuple[Microdata, Names]:

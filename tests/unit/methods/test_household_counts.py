@@ -104,6 +104,7 @@ def test_the_chance_of_undoing_is_that_of_the_definition(is_sorted: bool, monkey
     chance = undoing_chance(population, done, done.move(population.ranks))
     assert chance["intruder"] == pytest.approx(np.mean(intruder))
     assert chance["baseline"] == pytest.approx(np.mean([share(h, everyone, None) for h in risky]))
+    assert chance["households"] == len(risky)
 
 
 def test_households_are_counted_by_area_and_partner() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -19,6 +20,7 @@ from safeswap.methods.household_swap import households
 from safeswap.methods.household_swap.method import HouseholdPlan, HouseholdSwap
 from safeswap.methods.household_swap.promises import HouseholdsStayTogether, KeptHouseholds
 from safeswap.methods.household_swap.spec import HouseholdSwapSpec
+from safeswap.methods.household_swap.swapping import Population
 from safeswap.model.invariant import verify
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
@@ -115,6 +117,20 @@ def test_the_order_of_the_rows_plays_no_part_without_an_identifier(order: str) -
     assert one.take(pa.array(rows)).select(LEVELS).to_pydict() == two.select(LEVELS).to_pydict()
 
 
+@pytest.mark.parametrize("seed", [6, 8, 9, 14])
+def test_the_order_of_the_rows_plays_no_part_where_areas_are_unknown(seed: int) -> None:
+    """A household without an area has no say in the order of the areas, whichever was read first."""
+    data = persons(seed, 60, identified=False)
+    for row in range(0, len(data), 9):
+        data = changed(data, "level2", row, None)
+    spec = HouseholdSwapSpec(risk_variables=("origin",), rate=1.0, rounds=1, missing_geography="immovable")
+    rows = pa.array(np.arange(len(data))[::-1])
+    one, two = (
+        ss.mask(each, spec, key=KEY).data.table for each in (data, Microdata(data.table.take(rows), data.schema))
+    )
+    assert one.take(rows).select(LEVELS).to_pydict() == two.select(LEVELS).to_pydict()
+
+
 def test_later_rounds_leave_fewer_rare_and_in_their_true_area() -> None:
     data, spec = example()
     once, often = (ss.mask(data, spec.replace(rounds=rounds), key=KEY).audit.facts for rounds in (1, 3))
@@ -138,8 +154,39 @@ def test_the_figures_by_level_are_those_counted_by_hand() -> None:
         assert facts["rare_and_true"][level] == sum(r and s for r, s in zip(rare, stayed, strict=True))
         assert facts["misplaced"][level] == pytest.approx(_misplaced(data, masked.data, level))
     assert [row["rare and in the true area"] for row in facts["by_level"]] == list(facts["rare_and_true"].values())
-    assert sum(facts["by_profile"]) * 2 == facts["households_swapped"]
+    assert facts["by_profile"] == _pairs_by_profile(masked, [("tenure", "kind"), ("tenure",)])
+    assert sum(row["pairs"] for row in facts["by_profile"]) * 2 == facts["households_swapped"]
     assert 0 <= facts["undoing"]["baseline"] < facts["undoing"]["intruder"] <= 1
+
+
+@pytest.mark.parametrize("table", [True, False])
+def test_persons_outside_of_households_count_in_the_figures(table: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not table:
+        monkeypatch.setattr(Population, "_fits_table", False)
+    data, spec = example()
+    for row in range(0, len(data), 20):
+        data = changed(data, "hh", row, None)
+    masked = ss.mask(data, spec.replace(missing_household="outside"), key=KEY)
+    facts = masked.audit.facts
+    for level in LEVELS:
+        before, after = (each.table[level].to_pylist() for each in (data, masked.data))
+        rare = _rare_rows(masked.data, level, 3)
+        assert facts["rare_before"][level] == sum(_rare_rows(data, level, 3))
+        assert facts["rare_after"][level] == sum(rare)
+        assert facts["rare_and_true"][level] == sum(r and a == b for r, a, b in zip(rare, before, after, strict=True))
+        assert facts["misplaced"][level] == pytest.approx(_misplaced(data, masked.data, level))
+
+
+def _pairs_by_profile(masked: Masked, profiles: list[tuple[str, ...]]) -> list[dict[str, Any]]:
+    table = masked.original.table
+    numbers = table["hh"].to_pylist()
+    partners = {
+        frozenset((numbers[a], numbers[b])): (a, b) for e in masked.audit.exchanges for a, b in e.pairs.tolist()
+    }
+    counts = dict.fromkeys(profiles, 0)
+    for one, other in partners.values():
+        counts[next(p for p in profiles if all(table[name][one] == table[name][other] for name in p))] += 1
+    return [{"partners agree in": ", ".join((*p, "number of persons")), "pairs": n} for p, n in counts.items()]
 
 
 def _cells(data: Microdata, level: str) -> list[Any]:
@@ -174,6 +221,7 @@ def test_the_plan_tells_what_will_be_needed() -> None:
     assert plan.at_risk["level0"] == sum(level == 0 for level in required.values())
     assert plan.rate_needed > 0.01
     assert "because of those at risk" in plan.sentence
+    assert f"({plan.crossing['level0']:.1%} of them to another level0, " in plan.sentence
     assert set(plan.needing_less) == {
         "k=2",
         "origin left out of the risk variables",
@@ -283,6 +331,18 @@ def test_missing_household_numbers_are_refused_or_left_where_they_are() -> None:
     assert masked.audit.facts["persons_outside_households"] == 2
     for level in LEVELS:
         assert all(masked.data.table[level][row] == broken.table[level][row] for row in (3, 9))
+
+
+@pytest.mark.parametrize("area", [None, "a"])
+def test_persons_without_any_household_are_refused_or_left_alone(area: str | None) -> None:
+    schema = Schema(attributes=(Attribute(name="hh", kind=Kind.HOUSEHOLD), Attribute(name="area", kind=Kind.GEOGRAPHY)))
+    table = pa.table({"hh": pa.nulls(3, pa.string()), "area": pa.array(["a", "b", area])})
+    spec = HouseholdSwapSpec(missing_household="outside", missing_geography="immovable", rate=0.5)
+    for some in (table, table.slice(0, 0)):
+        data = Microdata(some, schema)
+        with pytest.raises(InfeasibleError, match="there is no household to swap"):
+            ss.mask(data, spec, key=KEY)
+        assert ss.mask(data, spec.replace(rate=0.0), key=KEY).data.table.equals(some)
 
 
 def test_missing_geography_is_refused_or_immovable() -> None:
@@ -485,6 +545,22 @@ def test_a_risk_column_works_as_a_matrix_does(plain: Microdata) -> None:
     assert one.data.table.select(LEVELS).equals(other.data.table.select(LEVELS))
     risky = {n for n, value in zip(plain.table["hh"].to_pylist(), values, strict=True) if value >= 0.5}
     assert swapped_households(one) >= risky
+
+
+def test_codes_of_a_dataframe_are_areas_and_categories_as_named(plain: Microdata) -> None:
+    """Numbers that nobody has described are what the arguments say; what the schema states is kept."""
+    numbered = [pa.array(data.coded(name).codes) for data, name in ((plain, each) for each in plain.attributes)]
+    frame = pl.DataFrame(dict(zip(plain.attributes, numbered, strict=True))).with_columns(pl.col("level2") * 1000)
+    assert ss.read(frame).schema["level2"].kind is Kind.NUMERIC
+    masked = record_swap(frame, risk_variables=["origin", "age"])
+    assert {masked.data.schema[name].kind for name in LEVELS} == {Kind.GEOGRAPHY}
+    assert 0 < len(swapped_households(masked)) < 200
+    assert isinstance(ss.to_frame(masked.data), pl.DataFrame)
+    stated = ss.read(frame).schema["level2"].model_copy(update={"inferred": False})
+    data = ss.read(frame)
+    with pytest.raises(SpecError) as caught:
+        record_swap(Microdata(data.table, data.schema.replace(stated)))
+    assert caught.value.code == "not-geography"
 
 
 @pytest.mark.parametrize("risk", [np.zeros((3, 3)), "text that names no column", [["x"]]])

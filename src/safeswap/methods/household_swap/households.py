@@ -67,7 +67,7 @@ def _read(records: Loadable, spec: HouseholdSwapSpec, key: Key, draw_key: bytes)
     outside_area = row_area[outside].astype(np.int32)
     del row_area
     placed = area >= 0
-    paths = _order_areas(area, paths, outside_area, draw)
+    paths = _order_areas(area, paths, outside_area, draw, placed)
     size = _count_members(numbers, len(draw))
     constant = {n: _constant(records.load((n,)), n, numbers, len(draw)) for n in _constant_names(spec)}
     is_communal = _find_communal(spec, constant, len(draw))
@@ -251,19 +251,21 @@ def _place_households(
     differs = _find_first(numbers[known], row_area[known], area)
     if differs.any():
         raise _varies(numbers, differs, "live in more than one area", spec.geography[-1], code="household-split")
-    if not every:
+    if households and not every:
         inside = (row_area < 0) & (numbers >= 0)
         area[numbers[inside]] = -1
         row_area = np.where((numbers >= 0) & (area[numbers] < 0), -1, row_area).astype(np.int32)
     return row_area, area
 
 
-def _order_areas(area: Int32s, paths: Int64s, outside: Int32s, draw: UInt64s) -> Int64s:
-    """Number the areas in keyed order, in place, an unknown one as any; return the paths in that order."""
+def _order_areas(area: Int32s, paths: Int64s, outside: Int32s, draw: UInt64s, placed: Flags) -> Int64s:
+    """Number the areas in keyed order, in place, an unknown one as the first; return the paths in that order."""
+    known = slice(None) if placed.all() else placed  # whose area is unknown has no say in the order
+    rank = Areas.of(paths, area[known], draw[known]).rank
     np.maximum(area, 0, out=area)
-    rank = Areas.of(paths, area, draw).rank
     for numbers in (area, outside):
         take(rank, numbers, numbers)
+    area[~placed] = 0
     return paths[np.argsort(rank)]
 
 

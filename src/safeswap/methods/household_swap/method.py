@@ -73,6 +73,8 @@ class HouseholdPlan(Plan):
             text += f"; {'all' if self.is_feasible else f'{self.feasible:,}'} of them can"
             text += "" if self.proved else " at least"
         text += f"; about {self.rate_expected:.2%} of the households will be swapped"
+        if any(self.crossing.values()):
+            text += f" ({', '.join(f'{share:.1%} of them to another {name}' for name, share in self.crossing.items())})"
         if self.rate_needed > self.rate_asked:
             text += f", more than the rate of {self.rate_asked:.2%}, because of those at risk"
         if self.needing_less:

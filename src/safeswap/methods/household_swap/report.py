@@ -60,15 +60,16 @@ def _describe(found: Households, spec: HouseholdSwapSpec, done: Swapped) -> dict
     return facts
 
 
-def _by_profile(found: Households, spec: HouseholdSwapSpec, done: Swapped, heads: Int64s) -> list[int]:
+def _by_profile(found: Households, spec: HouseholdSwapSpec, done: Swapped, heads: Int64s) -> list[dict[str, Any]]:
     """Count the pairs of households by the strictest profile in which they agree."""
     waiting = np.ones(len(heads), dtype=np.bool_)
-    counts = []
-    for cell in found.population.profiles:
+    rows = []
+    for names, cell in zip(spec.profiles, found.population.profiles, strict=True):
         agree = waiting & (cell[heads] == cell[done.partner[heads]])
-        counts.append(int(np.count_nonzero(agree)))
+        common = (*names, *(["number of persons"] if spec.match_size else []))
+        rows.append({"partners agree in": ", ".join(common) or "nothing", "pairs": int(np.count_nonzero(agree))})
         waiting &= ~agree
-    return counts
+    return rows
 
 
 def undoing_chance(people: Population, done: Swapped, new: Int32s) -> dict[str, float | None]:
@@ -78,12 +79,13 @@ def undoing_chance(people: Population, done: Swapped, new: Int32s) -> dict[str, 
     at the level that had to be left, and are sought in the next wider area first. For a household with a partner at
     risk, every household at risk of its cell in the narrowest such scope is a candidate, and the area in which most of
     them are shown is the guess; ``intruder`` is the mean chance that the true one is drawn from the candidates.
-    ``baseline`` is that of naming an area at random among all households of the cell. ``new`` are the areas shown.
+    ``baseline`` is that of naming an area at random among all households of the cell, and ``households`` the number of
+    those moved for their risk. ``new`` are the areas shown.
     """
     cell, areas, number = people.profiles[-1], people.areas, people.areas.levels.shape[1]
     is_risky = (done.required < areas.depth) & (done.partner >= 0)
     if not is_risky.any():
-        return {"intruder": None, "baseline": None}
+        return {"intruder": None, "baseline": None, "households": 0}
     first, shown, true = cell[is_risky] * np.int64(number), new[is_risky], people.ranks[is_risky]
 
     def share(candidates: Flags, scopes: Iterable[int]) -> float:
@@ -99,7 +101,8 @@ def undoing_chance(people: Population, done: Swapped, new: Int32s) -> dict[str, 
         return float((count(true, true + 1) / np.maximum(total - count(shown, shown + 1), 1)).mean())
 
     widest_first = range(areas.depth)  # so that the narrowest one counts
-    return {"intruder": share(is_risky, widest_first), "baseline": share(done.partner != FIXED, ())}
+    chances = {"intruder": share(is_risky, widest_first), "baseline": share(done.partner != FIXED, ())}
+    return {**chances, "households": int(np.count_nonzero(is_risky))}
 
 
 def _count_below(cell: Integers, area: Int32s, counted: Flags, areas: int) -> Callable[[Any], Integers]:

@@ -49,7 +49,7 @@ class Areas:
         keys: list[Int64s | UInt64s] = []
         group = np.zeros(number, dtype=np.int64)
         for level in range(depth):
-            group = np.unique(group * (int(paths[:, level].max()) + 1) + paths[:, level], return_inverse=True)[
+            group = np.unique(group * (int(paths[:, level].max(initial=0)) + 1) + paths[:, level], return_inverse=True)[
                 1
             ].ravel()
             lowest = np.full(number, np.iinfo(np.uint64).max, dtype=np.uint64)
@@ -151,12 +151,30 @@ class Population:
     def count_rare(self, k: int, ranks: Int32s) -> tuple[Int64s, Int64s]:
         """Count the persons with fewer than k of their cell by level, and those of them in their true area.
 
-        ``ranks`` are the areas in which the households are shown.
+        ``ranks`` are the areas in which the households are shown. Who lives outside of households is always in the
+        true area.
         """
+        if len(self.outside_area):
+            everybody = self._with_outside()
+            return everybody.count_rare(k, np.concatenate([ranks, everybody.ranks[len(ranks) :]]))
         rare, true = np.zeros((2, self.areas.depth), dtype=np.int64)
         for run, topmost, _ in self.rarity(k, ranks):
             _tally(self.household[run], topmost, self.ranks, ranks, self.areas.levels, rare, true)
         return rare, true
+
+    def _with_outside(self) -> Population:
+        """Return the population with persons outside of households as households of one, so that they count alike."""
+        alone = np.arange(len(self.area), len(self.area) + len(self.outside_area), dtype=np.int32)
+        everybody = replace(
+            self,
+            household=np.concatenate([self.household, alone]),
+            cell=np.concatenate([self.cell, self.outside_cell]),
+            area=np.concatenate([self.area, self.outside_area]),
+            outside_area=self.outside_area[:0],
+            outside_cell=self.outside_cell[:0],
+        )
+        vars(everybody).update(areas=self.areas)
+        return everybody
 
     def _add_areas(self, table: Int32s) -> list[Int32s]:
         """Return the sums of a table of bottom areas by area of each level, the top one first."""
@@ -172,7 +190,7 @@ class Population:
 
         ``ranks`` are the areas of the households in the table to be restored from.
         """
-        number = max(len(self.cell), 1)
+        number = max(len(self.cell) + len(self.outside_cell), 1)
         if self._fits_table:
             table = np.zeros((self.areas.levels.shape[1], self.cells), dtype=np.int32)
             _count_moved(self.ranks, ranks, self.household, self.cell, table)
@@ -196,7 +214,7 @@ class Risk:
 
     required: UInt8s
     smallest: Int32s
-    rare: Int64s | None = None  # if it is from counts: persons by the topmost level at which they are rare
+    rare: Int64s | None = None  # persons by the topmost level at which they are rare, if that is known of all
 
     @classmethod
     def of(cls, population: Population, k: int) -> Risk:
@@ -206,7 +224,7 @@ class Risk:
         rare = np.zeros(population.areas.depth + 1, dtype=np.int64)
         for run, topmost, count in population.rarity(k):
             _fold(population.household[run], topmost, count, required, smallest, rare)
-        return cls(required=required, smallest=smallest, rare=rare)
+        return cls(required=required, smallest=smallest, rare=None if len(population.outside_area) else rare)
 
     def riskiest(self, number: int, draw: UInt64s, depth: int) -> Risk:
         """Return the risk with only this many households required to move: topmost level, then smallest cell first."""

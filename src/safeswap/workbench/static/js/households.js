@@ -96,8 +96,8 @@ async function plan(refresh) {
     state.answered = true;
     byId("plan").className = found.is_feasible ? "good" : "warning";
     fill(byId("plan"), name(found.sentence), ".");
-    fill(byId("levels"), el("table", { class: "fit", "aria-label": "Households that must move, by level" }, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Rare at the level of"), el("th", { scope: "col", class: "n" }, "Households"), el("th", { scope: "col", class: "n" }, "Share"))),
-      el("tbody", {}, Object.entries(risky).map(([level, number]) => el("tr", {}, el("th", { scope: "row" }, name(level)), el("td", { class: "n" }, count(number)), el("td", { class: "n" }, share(number / found.details.households)))))),
+    fill(byId("levels"), el("table", { class: "fit", "aria-label": "Households that must move, by level" }, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Rare at the level of"), el("th", { scope: "col", class: "n" }, "Households"), el("th", { scope: "col", class: "n" }, "Share"), el("th", { scope: "col", class: "n" }, "Swaps to another area"))),
+      el("tbody", {}, Object.entries(risky).map(([level, number]) => el("tr", {}, el("th", { scope: "row" }, name(level)), el("td", { class: "n" }, count(number)), el("td", { class: "n" }, share(number / found.details.households)), el("td", { class: "n" }, share(found.details.crossing[level])))))),
     more.length ? el("p", { class: "note" }, "More could move: ", name(more.map((each) => `${CHANGES[each.change] ?? each.change} (${count(each.feasible)})`).join("; ")), ".") : null);
     byId("mask").disabled = false;
   } catch (error) {
