@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import ctypes
 import shutil
-import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from threading import Lock
-from typing import Any, ClassVar
+from typing import Any
 
 from safeswap import registry
 from safeswap.arrays import keyed
+from safeswap.arrays.heap import reusing_memory
 from safeswap.arrays.names import Names
 from safeswap.engines.base import Drawn
 from safeswap.errors import UnsafeRelease
@@ -40,41 +38,6 @@ from safeswap.on_disk.masking import digest_of, note, steps_of, write_both, writ
 from safeswap.on_disk.value_changes import ChangedFile
 
 REPORTED = ("records", "asked", "feasible", "at_most", "made", "compensating", "releasable", "facts")
-
-
-class _Heap:
-    """What glibc does with freed memory; other C libraries are left alone."""
-
-    REUSED: ClassVar = {-4: 0, -1: 2**31 - 1}  # M_MMAP_MAX, M_TRIM_THRESHOLD: keep what is freed
-    USUAL: ClassVar = {-4: 1 << 16, -1: 1 << 26, -3: 1 << 25}  # as glibc sets itself once a large block was freed
-
-    lock = Lock()
-    blocks = 0
-
-    @classmethod
-    def enter(cls, step: int) -> None:
-        """Count the blocks in which memory is reused; set the heap when the first begins and when the last ends."""
-        with cls.lock:
-            cls.blocks += step
-            glibc = ctypes.CDLL(None) if sys.platform == "linux" else None
-            if cls.blocks == max(step, 0) and hasattr(glibc, "mallopt") and hasattr(glibc, "malloc_trim"):
-                for parameter, value in (cls.REUSED if step > 0 else cls.USUAL).items():
-                    glibc.mallopt(parameter, value)
-                if step < 0:
-                    glibc.malloc_trim(0)
-
-
-@contextmanager
-def reusing_memory() -> Iterator[None]:
-    """Let large arrays take the place of those that were freed, within the block.
-
-    By default each is fresh memory, which the system clears page by page: a sixth of the time of a masking.
-    """
-    _Heap.enter(1)
-    try:
-        yield
-    finally:
-        _Heap.enter(-1)
 
 
 @reusing_memory()
