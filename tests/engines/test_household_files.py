@@ -19,6 +19,7 @@ import safeswap as ss
 from safeswap import registry
 from safeswap.engines.duckdb.checks import ChangedTable
 from safeswap.engines.duckdb.store import Store
+from safeswap.engines.stream import LevelCoder
 from safeswap.errors import InputError
 from safeswap.files.parquet import open_parquet
 from safeswap.methods.household_swap.spec import HouseholdSwapSpec
@@ -202,12 +203,15 @@ def test_torn_units_and_units_by_cell_are_those_counted_by_hand(
         moved,
     )
     store = Store(tmp_path, memory_limit="100MB", threads=1)
-    table = ChangedTable(store, changed=1, others=2)
-    homes = np.array([0 if home is None else home + 1 for home in before["home"].to_pylist()], dtype=np.uint32)
+    table, coder = ChangedTable(store, changed=1, others=2), LevelCoder()
     rows = np.flatnonzero(before["area"].to_numpy() != after["area"].to_numpy())
     sides = [t["area"].to_numpy()[rows].astype(np.uint32) for t in (before, after)]
     with table.inserter() as add:
-        add(rows, sides[:1], sides[1:], [homes[rows], before["kind"].to_numpy()[rows].astype(np.uint32)])
-    assert table.count_torn(0, [0], np.bincount(homes)) == torn
+        homes, kinds = (before[name].combine_chunks().take(pa.array(rows)) for name in ("home", "kind"))
+        add(rows, sides[:1], sides[1:], [coder.codes(homes), kinds.to_numpy().astype(np.uint32)])
+    sizes = np.zeros(len(before) + 1, dtype=np.int32)
+    for batch in before.to_batches(max_chunksize=4):
+        coder.count(batch["home"], sizes)
+    assert table.count_torn(0, [0], sizes) == torn
     assert table.count_moved_cells([0], [1], unit=0) == moved
     store.close()

@@ -56,6 +56,22 @@ class IntegerCodes:
                 return codes
             self._grow(with_slots=True)
 
+    def count(self, values: npt.NDArray[Any], counts: npt.NDArray[Any]) -> None:
+        """Add each integer that has a number to the count of that number; others are left out.
+
+        >>> numbers, counts = IntegerCodes(np.array([7, -2])), np.zeros(2, np.int32)
+        >>> numbers.count(np.array([-2, 5, -2, 7]), counts)
+        >>> counts.tolist()
+        [1, 2]
+        """
+        if self._short is not None:
+            number = self._short[values.astype(np.int64) & 0xFFFF]
+            np.add.at(counts, number[number >= 0], 1)
+            return
+        if self._slots is None:
+            self._grow(with_slots=True)
+        _count_known(values, self._slots, self._levels, counts)
+
     def _code_short(self, values: npt.NDArray[Any], codes: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Number short integers by a table over all possible values instead of a hash. All batches must be short."""
         if self._short is None:
@@ -141,6 +157,21 @@ def _number(values, codes, start, slots, levels, found):  # type: ignore[no-unty
             last, number = value, np.int64(slots[slot] - 1)
             codes[i] = number
     return values.size, found
+
+
+@njit(cache=True, nogil=True)
+def _count_known(values, slots, levels, counts):  # type: ignore[no-untyped-def]
+    mask = np.uint64(slots.size - 1)
+    number = np.int64(-1)
+    for i in range(values.size):
+        value = np.int64(values[i])
+        if i == 0 or value != values[i - 1]:  # else as for the one before
+            slot = scramble(value) & mask
+            while slots[slot] != 0 and levels[slots[slot] - 1] != value:
+                slot = (slot + _ONE) & mask
+            number = np.int64(slots[slot]) - 1
+        if number >= 0:
+            counts[number] += 1
 
 
 @njit(cache=True, nogil=True)

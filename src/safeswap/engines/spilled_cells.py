@@ -336,6 +336,7 @@ class ComparedCells:
     """
 
     def __init__(self, work: Path, names: Sequence[str], *, records: int) -> None:
+        self.names = tuple(names)
         keys = column_keys(secrets.token_bytes(32), len(names))  # words are comparable within one count only
         self._keys = dict(zip(names, keys, strict=True))
         self._cells = SpilledCells(work, records=records)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Sequence
 from math import prod
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from safeswap.arrays import cells, keyed
 from safeswap.arrays.integer_codes import IntegerCodes
-from safeswap.arrays.types import Rows, UInt32s, Words
+from safeswap.arrays.types import Int32s, Rows, UInt32s, Words
 from safeswap.engines.base import Classes, Constraint, column_blocks, number_labels
 from safeswap.model.microdata import drop_signed_zero, signed_zeros
 from safeswap.model.schema import Schema
@@ -71,8 +71,16 @@ class _Numbers:
         return self._levels
 
     def places(self, values: pa.Array) -> UInt32s:
-        numbers = values.to_numpy(zero_copy_only=False)
-        return self._numbers.code(numbers.view(np.int64) if numbers.dtype == np.uint64 else numbers)
+        return self._numbers.code(_as_signed(values))
+
+    def count(self, values: pa.Array, counts: Int32s) -> None:
+        """Add known values to the counts by place."""
+        self._numbers.count(_as_signed(values), counts)
+
+
+def _as_signed(values: pa.Array) -> npt.NDArray[Any]:
+    numbers: npt.NDArray[Any] = values.to_numpy(zero_copy_only=False)
+    return numbers.view(np.int64) if numbers.dtype == np.uint64 else numbers
 
 
 class _Texts:
@@ -226,6 +234,14 @@ class LevelCoder:
         codes: UInt32s = of_entry[indices.to_numpy(zero_copy_only=False)]
         return codes
 
+    def count(self, column: pa.Array, counts: Int32s) -> None:
+        """Add the records of each value met before to the counts by code, which have a place for every record."""
+        if isinstance(self._known, _Numbers):
+            self._known.count(column.drop_null(), counts[MISSING + 1 :])
+            counts[MISSING] += column.null_count
+        elif self._known is not None:
+            np.add.at(counts, self.codes(column), np.int32(1))
+
     def values(self, codes: UInt32s) -> pa.Array:
         """Return the values of these codes, dictionary-encoded."""
         assert self.levels is not None  # noqa: S101  (every code has a level)
@@ -300,10 +316,12 @@ class RecordStream:
         """Return the whole cipher text of some records, given by ascending row."""
         if self.schema.identifier is None:
             return keyed.encrypt(keyed.integer_blocks(rows.astype(np.int64)), draw_key)
+        own = self.schema.identifier.name
         found: Words = np.empty((len(rows), 2), dtype=np.uint64)
-        for start, words, _ in self.draw_batches((), draw_key=draw_key, identity_key=identity_key):
-            low, high = np.searchsorted(rows, [start, start + len(words)])
-            found[low:high] = words[rows[low:high] - start]
+        for start, batch in self.source.batches([own], rows=rows_per_batch(1)):
+            low, high = np.searchsorted(rows, [start, start + batch.num_rows])
+            some = batch.column(0).take(pa.array(rows[low:high] - start))
+            found[low:high] = keyed.encrypt(column_blocks(some, identity_key), draw_key)
         return found
 
     def codes(self, name: str, column: pa.Array) -> UInt32s:

@@ -12,20 +12,23 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from safeswap.arrays import keyed
+from safeswap.arrays.heap import return_memory
 from safeswap.arrays.names import Names
-from safeswap.arrays.types import Rows, UInt32s
+from safeswap.arrays.types import Flags, Rows, UInt32s
 from safeswap.engines.base import Drawn, Move, Need, column_blocks, column_identity
 from safeswap.engines.duckdb.checks import ChangedTable, find_repeated
 from safeswap.engines.duckdb.engine import DuckDBRecords, InOrder
 from safeswap.engines.duckdb.store import Store, limit_bytes
+from safeswap.engines.spilled_cells import ComparedCells
 from safeswap.engines.stream import RecordStream, rows_per_batch
 from safeswap.errors import InputError
 from safeswap.files.identifiers import describe_positions, find_missing, positions_of
 from safeswap.files.parquet import ParquetFiles, open_parquet
 from safeswap.model.columns import aligned_columns, flag_changes
 from safeswap.model.invariant import Finding, Invariant, PairPromise
+from safeswap.model.score import CountedCells
 from safeswap.model.text import plural
-from safeswap.on_disk.cells import zip_batches
+from safeswap.on_disk.cells import as_counted, cell_attributes, zip_batches
 from safeswap.on_disk.job import RewrittenFile, check_promises, check_separate
 from safeswap.on_disk.value_changes import check_memory
 
@@ -36,11 +39,14 @@ class DuckDBFile(RewrittenFile):
     name: ClassVar[str] = "duckdb"
     title: ClassVar[str] = "records sorted and exchanged on disk under a memory limit"
     lacks: ClassVar[Mapping[Need, str]] = DuckDBRecords.lacks
-    counts_aside: ClassVar[bool] = False  # new values are looked up in the order of the records, by one reader
+    counts_aside: ClassVar[bool] = False  # both files pass when they are verified
 
     records: DuckDBRecords
     moves: tuple[Move, ...] = ()
     _after: _InOrder | None = None
+    _measured: ComparedCells | None = None
+    _moved: ComparedCells | None = None
+    _compensating = 0
 
     @cached_property
     def store(self) -> Store:
@@ -53,7 +59,7 @@ class DuckDBFile(RewrittenFile):
         self.stream = RecordStream(self.files, self.schema.select(read))
         self.records = DuckDBRecords(self.stream, self.store, identity_key=identity_key)
         self._check_identifier(identity_key)
-        pa.default_memory_pool().release_unused()
+        return_memory()
 
     def check_loadable(self, read: Names, copies: int) -> None:
         """Check the identifier while it passes; refuse columns that would not fit the memory limit."""
@@ -69,7 +75,7 @@ class DuckDBFile(RewrittenFile):
         """Keep the pairs; new values are looked up while the file is written."""
         check_separate(drawn, self.name)
         self.moves = drawn.moves
-        pa.default_memory_pool().release_unused()
+        return_memory()
 
     def columns(self, start: int, stop: int) -> Mapping[str, pa.ChunkedArray]:
         """Return the changed columns of the next records."""
@@ -86,11 +92,50 @@ class DuckDBFile(RewrittenFile):
 
     def findings(self, part: Path, promises: Sequence[Invariant]) -> tuple[Finding, ...]:
         """Check every promise on both files, read back from disk."""
+        if self.limit is not None:
+            names = cell_attributes(self.schema, self.job.attributes)
+            self._measured = ComparedCells(self.store.work, names, records=len(self.files))
+        if self._measured is None or {*self._measured.names} != {*self._in_table}:
+            self._moved = ComparedCells(self.work, self._in_table, records=len(self.files))
+        self._after = None
+        return_memory()
         evidence = DuckDBEvidence(self, open_parquet(part, is_own=True), promises)
         try:
             return check_promises(promises, evidence, self.name)
         finally:
             evidence.close()
+
+    @property
+    def compared(self) -> Names:
+        """The columns to read for :meth:`compare`."""
+        return tuple(dict.fromkeys((*self._in_table, *(() if self._measured is None else self._measured.names))))
+
+    @property
+    def _in_table(self) -> Names:
+        """The attributes of the table of which the changed cells are counted."""
+        return tuple(dict.fromkeys((*self.names, *self.schema.categorical)))
+
+    def compare(self, before: pa.RecordBatch, touched: Flags, after: pa.RecordBatch) -> None:
+        """Count the cells of the next records, some of which changed, before and in the file read back."""
+        chosen = pa.array(touched)
+        now = {name: after.column(name).filter(chosen) for name in self.names}
+        if self._measured is not None:
+            self._measured.add(before, touched, now)
+        if self._moved is not None:
+            self._moved.add(before.select(self._in_table).filter(chosen), touched[touched], now)
+
+    def count_cells(self, limit: int) -> CountedCells:
+        """Return the cells before and after, as they were counted when the files were verified."""
+        assert self._measured is not None  # noqa: S101  (verified, and measures were asked for)
+        counted = as_counted(self.schema, self._measured.names, self._measured, limit=limit)
+        self._compensating = self._measured.moved - counted.joint.net_change
+        return counted
+
+    def count_compensating(self) -> int:
+        """Count records that changed although the table did not: changed records minus the net change of the cells."""
+        if self._moved is None:
+            return self._compensating
+        return self._moved.moved - self._moved.tally(limit=0).joint.net_change
 
     def _exchange_batches(self) -> Iterator[list[UInt32s]]:
         """Yield the codes of the exchanged columns after, in the order of the records."""
@@ -155,27 +200,29 @@ class DuckDBEvidence:
         self._names = opened.names
         self._others = tuple(n for n in self.attributes if n in compared and n not in self._names)
         units = {promise.unit for promise in promises if isinstance(promise, PairPromise) and promise.unit}
-        # By code, of which there are at most as many as records and a missing one; memory is taken as they are met.
+        # By code, of which there are at most as many as records and a missing one; memory is taken as they are counted.
         self._sizes = {unit: np.zeros(len(opened.files) + 1, dtype=np.int32) for unit in units}
         self._explained: dict[int, dict[str, bool]] = {}
         self._table = ChangedTable(opened.store, changed=len(self._names), others=len(self._others))
         self._fill(opened, written)
 
     def _fill(self, opened: DuckDBFile, written: ParquetFiles) -> None:
-        start, read = 0, (*self._names, *self._others)
+        start, read = 0, tuple(dict.fromkeys((*self._names, *self._others, *opened.compared)))
         in_pairs = InOrder(opened.records.members(move.pairs for move in self._moves))
         batches = zip_batches(opened.files, written, read, self._names, rows=rows_per_batch(len(read)))
         with self._table.inserter() as add:
             for mine, theirs in batches:
                 flags = [self._differs(name, mine.column(name), theirs.column(name)) for name in self._names]
                 changed = np.any(flags, axis=0)
+                opened.compare(mine, changed, theirs)
                 changed[in_pairs.take_below(start + mine.num_rows) - start] = True
                 rows = np.flatnonzero(changed)
                 before, now = self._codes(mine, self._names, rows), self._codes(theirs, self._names, rows)
                 add(rows + start, before, now, self._codes(mine, self._others, rows))
-                for unit, sizes in self._sizes.items():
-                    np.add.at(sizes, self._stream.codes(unit, mine.column(unit)), np.int32(1))
                 start += mine.num_rows
+        for unit, sizes in self._sizes.items():  # of the units in the table: there are few
+            for _, batch in opened.files.batches([unit]):
+                self._stream.coder(unit).count(batch.column(0), sizes)
 
     def close(self) -> None:
         """Drop the table."""

@@ -14,9 +14,8 @@ from typing import Any, ClassVar, NamedTuple, Self
 import pyarrow as pa
 
 from safeswap.arrays.names import Names
-from safeswap.arrays.types import Flags, Rows
+from safeswap.arrays.types import Rows
 from safeswap.engines.base import Drawn, Need, Records
-from safeswap.engines.spilled_cells import ROWS_COMPARED, ComparedCells, flag_changed
 from safeswap.errors import EngineError, UnsafeRelease
 from safeswap.files.parquet import ParquetFiles, open_parquet
 from safeswap.files.rewrite import Written, find_changed, rewrite
@@ -28,7 +27,6 @@ from safeswap.model.schema import Schema
 from safeswap.model.score import CountedCells
 from safeswap.model.spec import MaskSpec
 from safeswap.on_disk.audit_record import PAIRS, write_audit_json
-from safeswap.on_disk.cells import as_counted, cell_attributes
 from safeswap.on_disk.masking import digest_of
 
 
@@ -78,7 +76,9 @@ class Output(ABC):
     names: Names
     """The columns that are replaced, in file order."""
     counts_aside: ClassVar[bool] = True
-    """Whether cells can be counted while the files are written."""
+    """Whether cells can be counted while the files are written, rather than once they have been verified."""
+    limit: int | None = None
+    """The largest count of a cell that measures call small; None if no cells are to be counted."""
     replaced: Names = ()
     """Those whose values before are kept in the record, in its order; exchanged values are found by their pairs."""
 
@@ -262,36 +262,6 @@ def _check_pairs(path: Path, meant: PairsDigest, number: int) -> None:
 
 class RewrittenFile(RewrittenOutput, OpenFile):
     """Files opened by an engine that exchanges values and rewrites them."""
-
-    _compensating: int | None = None
-
-    def iter_changes(self, names: Names) -> Iterator[tuple[pa.RecordBatch, Flags, dict[str, pa.Array]]]:
-        """Yield ``names`` and the exchanged columns before, which records took part, and their columns after."""
-        for start, batch in self.files.batches(list(dict.fromkeys([*names, *self.names])), rows=ROWS_COMPARED):
-            after = {n: c.combine_chunks() for n, c in self.columns(start, start + batch.num_rows).items()}
-            touched = flag_changed(batch, after)
-            yield batch, touched, {name: column.filter(pa.array(touched)) for name, column in after.items()}
-
-    def count_cells(self, limit: int) -> CountedCells:
-        """Count the cells before and after, in one pass over the files."""
-        names = cell_attributes(self.schema, self.job.attributes)
-        cells = ComparedCells(self.work, names, records=len(self.files))
-        for batch in self.iter_changes(names):
-            cells.add(*batch)
-        counted = as_counted(self.schema, names, cells, limit=limit)
-        if set(names) == {*self.schema.categorical, *self.names}:
-            self._compensating = cells.moved - counted.joint.net_change
-        return counted
-
-    def count_compensating(self) -> int:
-        """Count records that changed although the table did not: changed records minus the net change of the cells."""
-        if self._compensating is None:
-            names = tuple(dict.fromkeys([*self.names, *self.schema.categorical]))
-            cells = ComparedCells(self.work, names, records=len(self.files))
-            for before, touched, after in self.iter_changes(names):
-                cells.add(before.filter(pa.array(touched)), touched[touched], after)
-            self._compensating = cells.moved - cells.tally(limit=0).joint.net_change
-        return self._compensating
 
     @abstractmethod
     def check_loadable(self, read: Names, copies: int) -> None:

@@ -15,7 +15,7 @@ from safeswap.arrays.names import Names
 from safeswap.arrays.types import Codes, Flags, Rows
 from safeswap.engines.base import Drawn, Need
 from safeswap.engines.memory import MemoryRecords, exchange
-from safeswap.engines.spilled_cells import ROWS_COMPARED
+from safeswap.engines.spilled_cells import ROWS_COMPARED, ComparedCells
 from safeswap.files.coded_columns import as_column, code_file_column, equals_codes, load_coded
 from safeswap.files.identifiers import check_identifier
 from safeswap.files.parquet import BATCH, ParquetFiles, open_parquet
@@ -24,6 +24,8 @@ from safeswap.model.audit import Audit
 from safeswap.model.invariant import Finding, Invariant, verify
 from safeswap.model.microdata import Coded, Microdata, code_column
 from safeswap.model.schema import Schema
+from safeswap.model.score import CountedCells
+from safeswap.on_disk.cells import as_counted, cell_attributes
 from safeswap.on_disk.job import ChangedColumn, RewrittenFile
 
 
@@ -45,6 +47,8 @@ class MemoryFile(RewrittenFile):
     name: ClassVar[str] = "memory"
     title: ClassVar[str] = "relevant columns in memory, all others copied on disk"
     lacks: ClassVar[Mapping[Need, str]] = MemoryRecords.lacks
+
+    _compensating: int | None = None
 
     def open(self, read: Names) -> None:
         """Load the columns."""
@@ -77,7 +81,18 @@ class MemoryFile(RewrittenFile):
         """Yield the pairs of each exchange."""
         return ((stage, each.pairs) for stage, each in enumerate(self.exchanges))
 
-    def iter_changes(self, names: Names) -> Iterator[tuple[pa.RecordBatch, Flags, dict[str, pa.Array]]]:
+    def count_cells(self, limit: int) -> CountedCells:
+        """Count the cells before and after, in one pass over the files."""
+        names = cell_attributes(self.schema, self.job.attributes)
+        cells = ComparedCells(self.work, names, records=len(self.files))
+        for batch in self._iter_changes(names):
+            cells.add(*batch)
+        counted = as_counted(self.schema, names, cells, limit=limit)
+        if set(names) == {*self.schema.categorical, *self.names}:
+            self._compensating = cells.moved - counted.joint.net_change
+        return counted
+
+    def _iter_changes(self, names: Names) -> Iterator[tuple[pa.RecordBatch, Flags, dict[str, pa.Array]]]:
         """Yield ``names`` and the exchanged columns before, which records are in pairs, and their columns after."""
         in_pairs = np.zeros(len(self.files), dtype=np.bool_)
         for each in self.exchanges:

@@ -12,6 +12,7 @@ from typing import Any
 
 from safeswap import registry
 from safeswap.arrays import keyed
+from safeswap.arrays.heap import reusing_memory
 from safeswap.arrays.names import Names
 from safeswap.engines.base import Drawn
 from safeswap.errors import UnsafeRelease
@@ -20,6 +21,7 @@ from safeswap.files.infer import resolve_file_schema
 from safeswap.files.parquet import ParquetFiles, open_parquet
 from safeswap.files.read import read
 from safeswap.files.write import write
+from safeswap.measures.base import largest_small, score_counts
 from safeswap.methods.base import Method
 from safeswap.methods.by_household import changed_by_household
 from safeswap.methods.exchange import ExchangingMethod
@@ -38,6 +40,7 @@ from safeswap.on_disk.value_changes import ChangedFile
 REPORTED = ("records", "asked", "feasible", "at_most", "made", "compensating", "releasable", "facts")
 
 
+@reusing_memory()
 def mask_files(job: Job) -> MaskedFile:
     """Mask the files; the result is read back from disk and verified before it gets its name."""
     method = registry.method(job.spec.method)
@@ -54,6 +57,7 @@ def mask_files(job: Job) -> MaskedFile:
         engine(job, files, schema, work) as opened,
     ):
         output, drawn, promises = _decide(opened, method)
+        output.limit = largest_small([registry.measure(name) for name in job.measures])
         # Measuring does not depend on writing, and the digest only needs the written files: run them in parallel.
         with ThreadPoolExecutor(2) as threads:
             measuring = threads.submit(_assess, job, output) if output.counts_aside else None
@@ -193,11 +197,8 @@ def open_output(job: Job, files: ParquetFiles, *, whole: bool) -> Iterator[tuple
 
 def _assess(job: Job, output: Output) -> Assessment | None:
     """Return the requested figures if they follow from what the engine holds; else None: the files must be compared."""
-    from safeswap.measures.base import largest_small, score_counts
-
+    counted = None if output.limit is None else output.count_cells(output.limit)
     chosen = [registry.measure(name) for name in job.measures]
-    limit = largest_small(chosen)
-    counted = None if limit is None else output.count_cells(limit)
     return None if counted is None else score_counts(chosen, counted, leave_out=True)
 
 

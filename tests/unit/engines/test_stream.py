@@ -85,6 +85,22 @@ def test_a_column_of_missing_values_can_be_written_again(kind: Any) -> None:
     assert coder.values(coder.codes(pa.array([None, None], kind))).to_pylist() == [None, None]
 
 
+@given(
+    known=st.lists(st.integers(-3, 3)),
+    batches=st.lists(st.lists(st.none() | st.integers(-9, 9), max_size=9), max_size=4),
+)
+@pytest.mark.parametrize("kind", [pa.int64(), pa.int16(), pa.int8(), pa.string(), pa.float64()], ids=str)
+def test_records_of_known_values_are_counted(kind: Any, known: list[int], batches: list[list[int | None]]) -> None:
+    coder = LevelCoder()
+    coder.codes(pa.array(known).cast(kind))
+    codes = {number: coder.codes(pa.array([number]).cast(kind)).item() for number in known}
+    counts = np.zeros(100, dtype=np.int32)
+    for batch in batches:
+        coder.count(pa.array(batch, pa.int64()).cast(kind), counts)
+    met = Counter(number for batch in batches for number in batch)
+    assert {number: counts[code] for number, code in codes.items()} == {number: met[number] for number in codes}
+
+
 @given(batches=st.lists(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5)), max_size=20), max_size=6))
 @pytest.mark.parametrize("bound", [6, 2**32])
 def test_combinations_are_counted_over_batches(bound: int, batches: list[list[tuple[int, int]]]) -> None:

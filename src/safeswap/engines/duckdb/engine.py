@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from safeswap.arrays import keyed, order
 from safeswap.arrays.cells import CellSet
+from safeswap.arrays.heap import return_memory
 from safeswap.arrays.names import Names
-from safeswap.arrays.types import Counts, Flags, Int64s, Integers, Rows, Words
+from safeswap.arrays.types import Counts, Flags, Int64s, Integers, Rows, UInt32s, Words
 from safeswap.engines.base import (
     DRAW,
     KEEP,
@@ -54,11 +54,15 @@ _WHOLE_FILE = 100_000
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StoredPairs:
-    """Pairs in a table: rows a and b, the code of each column on either side (a0, b0, …), and their place k."""
+    """Pairs in a table: rows a and b, the code of each column on either side (a0, b0, …), and their place k.
+
+    ``rows`` are those of pairs that were decided on the driver, which holds them anyway.
+    """
 
     table: str
     number: int
     columns: Names
+    rows: Rows | None = None
 
     def __len__(self) -> int:
         return self.number
@@ -180,7 +184,7 @@ class DuckDBRecords:
         """Read some attributes into memory, as codes where that loses nothing."""
         assert isinstance(self.stream.source, ParquetFiles)  # noqa: S101  (what is streamed from elsewhere is drawn)
         loaded = load_coded(self.stream.source, self.schema, names)
-        pa.default_memory_pool().release_unused()  # what the batches took
+        return_memory()  # what the batches took
         return loaded
 
     def words(self, rows: Rows, key: bytes) -> Words:
@@ -191,15 +195,18 @@ class DuckDBRecords:
         """Store the pairs."""
         table = self.store.new_table("k BIGINT, a BIGINT, b BIGINT")
         self.store.insert(table, table_by_position([np.arange(1, len(rows) + 1), rows[:, 0], rows[:, 1]]))
-        return StoredPairs(table=table, number=len(rows), columns=())
+        return StoredPairs(table=table, number=len(rows), columns=(), rows=rows)
 
     def _draw_batches(self, names: Names, key: bytes) -> Iterator[tuple[int, Words, dict[str, pa.Array]]]:
         return self.stream.draw_batches(names, draw_key=key, identity_key=self._identity_key)
 
     def changes(
         self, pairs: StoredPairs, attributes: Names, *, directed: bool = False
-    ) -> Iterator[tuple[Rows, list[npt.NDArray[np.uint32]]]]:
+    ) -> Iterator[tuple[Rows, list[UInt32s]]]:
         """Yield the rows of the pairs in ascending order with their new codes, in batches."""
+        if pairs.rows is not None:
+            yield self._exchange(pairs.rows, attributes, directed=directed)
+            return
         pairs = self._with_codes(pairs, attributes)
         places = [pairs.columns.index(name) for name in attributes]
         gets_b = ", ".join(f"b{i} AS c{i}" for i in places)
@@ -209,6 +216,29 @@ class DuckDBRecords:
         for batch in self.store.batches(query):
             rows, *codes = (column.to_numpy() for column in batch.columns)
             yield rows, codes
+
+    def _exchange(self, pairs: Rows, names: Names, *, directed: bool) -> tuple[Rows, list[UInt32s]]:
+        """Return the rows of some pairs in ascending order with their new codes."""
+        flags = self._flag_members([pairs])
+        rows = np.flatnonzero(flags)
+        place = np.cumsum(flags, dtype=np.int32 if len(flags) < 2**31 else np.int64)
+        codes = [np.empty(len(rows), dtype=np.uint32) for _ in names]
+        for start, columns in self.stream.coded(names):
+            low, high = np.searchsorted(rows, [start, start + len(columns[0])])
+            for new, column in zip(codes, columns, strict=True):
+                new[low:high] = column[rows[low:high] - start]
+        places = place[pairs] - 1
+        del flags, place
+        for column in codes:
+            order.exchange(column, places, directed=directed)
+        return rows, codes
+
+    def _flag_members(self, pairs: Iterable[Rows]) -> Flags:
+        """Flag the rows that are in some pair."""
+        flags = np.zeros(len(self), dtype=np.bool_)
+        for rows in pairs:
+            flags[rows.ravel()] = True
+        return flags
 
     def _with_codes(self, pairs: StoredPairs, names: Names) -> StoredPairs:
         """Return the pairs with the codes of these attributes on either side, read from the file if need be."""
@@ -233,6 +263,11 @@ class DuckDBRecords:
 
     def members(self, pairs: Iterable[StoredPairs]) -> Iterator[Rows]:
         """Yield the rows that are in some pair, in ascending order, in batches."""
+        pairs = tuple(pairs)
+        held = [each.rows for each in pairs if each.rows is not None]
+        if held and len(held) == len(pairs):
+            yield np.flatnonzero(self._flag_members(held))
+            return
         sides = " UNION ".join(f"SELECT {side} AS r FROM {each.table}" for each in pairs for side in "ab")  # noqa: S608
         query = f"SELECT r FROM ({sides}) ORDER BY r"  # noqa: S608
         yield from (batch.column(0).to_numpy() for batch in (self.store.batches(query) if sides else ()))
