@@ -223,6 +223,19 @@ def count_dense(codes: Codes, cells: int) -> npt.NDArray[np.int32]:
     return total
 
 
+def sum_dense(codes: Codes, masses: Floats, cells: int) -> Floats:
+    """Return the sum of the records' masses in every possible cell, added up in the order of the records.
+
+    >>> sum_dense(np.array([0, 2, 2], np.uint8), np.array([1.0, 2.0, 4.0]), 4).tolist()
+    [1.0, 0.0, 6.0, 0.0]
+    """
+    if not is_worth_compiling(codes.size):
+        return np.bincount(codes.astype(np.intp), masses, cells)
+    sums = np.zeros(cells)
+    _sum(codes.astype(np.uint32, copy=False), masses, sums)
+    return sums
+
+
 def _count_nested(columns: Sequence[Codes], cardinalities: Sequence[int]) -> CellCounts | None:
     """Count by the last column alone if it determines all others, as a block does its tract; None if it does not."""
     plain, radices = _check_columns(columns, cardinalities)
@@ -380,6 +393,12 @@ def _count_in_streams(codes, tables):  # type: ignore[no-untyped-def]
         four[codes[i + 3 * length]] += 1
     for i in range(4 * length, codes.size):
         one[codes[i]] += 1
+
+
+@njit(cache=True, nogil=True)
+def _sum(codes, masses, sums):  # type: ignore[no-untyped-def]
+    for i in range(codes.size):
+        sums[codes[i]] += masses[i]
 
 
 @njit(cache=True, nogil=True)

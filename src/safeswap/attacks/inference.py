@@ -188,6 +188,21 @@ class Votes:
         self.next = np.bincount(own[self._counts == self.most[own] - 1], minlength=number)
         self._overall = np.bincount(values, minlength=self._width)
 
+    @property
+    def values(self) -> int:
+        """The number of values that occur."""
+        return int(np.count_nonzero(self._overall))
+
+    def share_agreeing(self, chosen: Flags) -> float:
+        """Return the share of the votes in the chosen cells that are for a most frequent value of their cell.
+
+        >>> Votes(np.array([0, 0, 0, 1]), np.array([5, 5, 6, 7]), 2).share_agreeing(np.array([True, False]))
+        0.6666666666666666
+        """
+        own = self._pairs // self._width
+        counts = np.where(chosen[own], self._counts, 0)
+        return int(counts[self._counts == self.most[own]].sum()) / max(int(counts.sum()), 1)
+
     def count(self, cells: Int64s, values: Int64s) -> Int64s:
         """Return how often a value occurs in a cell."""
         known = values < self._width
@@ -335,16 +350,15 @@ class Vote:
 
     def _ask(self, setting: Setting, group: str, value: str) -> Outcome | None:
         groups, column = setting.column(group).after.astype(np.int64), setting.column(value)
-        truth, seen = column.before.astype(np.int64), column.after.astype(np.int64)
-        inside = groups < len(setting.column(group).levels)
-        votes_cast = inside & (seen < len(column.levels))
-        votes = Votes(groups[votes_cast], seen[votes_cast], int(groups.max(initial=0)) + 1)
-        together = inside & (np.bincount(groups)[groups] > 2)
-        heard = together & votes_cast
-        agreeing = votes.count(groups, seen) == votes.most[groups]
-        if not heard.any() or agreeing[heard].mean() < _FOLLOWS or np.count_nonzero(np.bincount(seen[votes_cast])) < 2:
+        seen = column.after.astype(np.int64)
+        sizes, named = np.bincount(groups), len(setting.column(group).levels)
+        together = (sizes > 2) & (np.arange(len(sizes)) < named)  # by group
+        cast = (groups < named) & (seen < len(column.levels))
+        votes = Votes(groups, seen, len(sizes)) if cast.all() else Votes(groups[cast], seen[cast], len(sizes))
+        if votes.share_agreeing(together) < _FOLLOWS or votes.values < 2:
             return None
-        asked = np.flatnonzero((truth != seen) & together)
+        truth = column.before.astype(np.int64)
+        asked = np.flatnonzero((truth != seen) & together[groups])
         if not len(asked):
             return None
         right = votes.without_own(groups[asked], truth[asked], groups[asked], seen[asked])

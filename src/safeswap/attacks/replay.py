@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
+from safeswap.arrays import cells
 from safeswap.arrays.types import Flags, Int64s, Rows
 from safeswap.attacks.base import Outcome, Setting, Skipped
 from safeswap.attacks.inference import name_swapped
@@ -142,8 +143,6 @@ def _count_outcome(columns: list[AlignedColumn], sources: list[Rows], changed: F
 
 def _chance_rate(columns: list[AlignedColumn], changed: Flags) -> float:
     """Return the chance that the values of a record drawn at random are those that a changed record had."""
-    from safeswap.arrays import cells
-
     joint = [np.concatenate([column.before, column.after]) for column in columns]
     codes, _ = cells.pack(joint, [column.cardinality for column in columns])
     values, inverse, counts = np.unique(codes[: changed.size], return_inverse=True, return_counts=True)
@@ -221,18 +220,8 @@ class SwappedRecords:
         named = np.zeros(len(setting.released), dtype=np.bool_)
         for one, other in pairs:
             a, b = setting.column(one), setting.column(other)
-            cells = a.after.astype(np.int64) * b.cardinality + b.after
-            named |= _occurrences(cells) == 1
+            named |= cells.record_cell_counts([a.after, b.after], [a.cardinality, b.cardinality]) == 1
         return name_swapped(self.name, named, setting.touched, "have a pair of values that occurs once")
-
-
-def _occurrences(cells: Int64s) -> Int64s:
-    most = int(cells.max(initial=0)) + 1
-    if most <= 4 * len(cells) + 1024:
-        return np.bincount(cells, minlength=most)[cells]
-    _, inverse, counts = np.unique(cells, return_inverse=True, return_counts=True)
-    found: Int64s = counts[inverse.ravel()]
-    return found
 
 
 class ReplayedRules:

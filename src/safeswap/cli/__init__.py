@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import os
 import signal
 import sys
 import time
@@ -32,6 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if signal.getsignal(number) is not signal.SIG_IGN:  # ignored under nohup or in the background: keep that
             signal.signal(number, _on_signal)
     sys.unraisablehook = _on_unraisable
+    # The threads of NumPy's and SciPy's linear algebra would wait for work without sleeping, at every start.
+    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
     gc.set_threshold(_OBJECTS_PER_COLLECTION, *gc.get_threshold()[1:])
     atexit.unregister(gc.freeze)
     atexit.register(gc.freeze)  # the process ends, so garbage need not be found among all that the modules made

@@ -20,7 +20,7 @@ from safeswap.errors import InputError, SpecError
 from safeswap.files.formats import GZIP
 from safeswap.files.sources import Limits, corrupt_error, format_of, unreadable_error
 
-_CHUNK = 8 * 2**20
+_CHUNK = 2**20  # fits the cache, and each chunk is looked at several times
 
 _MARKS: tuple[tuple[bytes, str], ...] = (
     (codecs.BOM_UTF8, "utf-8"),

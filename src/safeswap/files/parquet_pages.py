@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
 import pyarrow as pa
 
 from safeswap.files.sources import Limits
@@ -195,6 +196,8 @@ def _longest(file: IO[bytes], page: Page, codec: str) -> int:
     file.seek(page.start)
     stored = file.read(page.stored)
     content = stored if codec == "UNCOMPRESSED" else _decompress(stored, page.size, codec)
+    if _are_alike(content, page.entries):
+        return len(content) // page.entries - 4
     at = longest = 0
     for _ in range(page.entries):
         if at + 4 > len(content):
@@ -202,6 +205,15 @@ def _longest(file: IO[bytes], page: Page, codec: str) -> int:
         (length,) = struct.unpack_from("<I", content, at)
         longest, at = max(longest, length), at + 4 + length
     return longest
+
+
+def _are_alike(content: bytes, entries: int) -> bool:
+    """Return whether all entries of a dictionary are equally long, as those of an identifier are: seen at once."""
+    width, rest = divmod(len(content), entries)
+    if rest or width < 4:
+        return False
+    lengths = np.frombuffer(content, np.uint8).reshape(entries, width)[:, :4]
+    return bool((lengths == np.frombuffer((width - 4).to_bytes(4, "little"), np.uint8)).all())
 
 
 def _decompress(stored: bytes, size: int, codec: str) -> bytes:

@@ -308,10 +308,15 @@ def _sum_dense(
     from safeswap.measures.survey import masses
 
     columns, radices = [align(comparison, name) for name in attributes], _radices(comparison, attributes)
-    both = [c.before for c in columns], [c.after for c in columns]
-    packed = (cells.pack(codes, radices)[0].astype(np.intp) for codes in both)
-    sides = zip(packed, masses(comparison, weight), strict=True)
-    before, after = (np.bincount(where, mass if weight else None, prod(radices)) for where, mass in sides)
+    packed = (cells.pack(codes, radices)[0] for codes in ([c.before for c in columns], [c.after for c in columns]))
+    possible = prod(radices)
+    before: npt.NDArray[Any]
+    after: npt.NDArray[Any]
+    if weight:
+        sides = zip(packed, masses(comparison, weight), strict=True)
+        before, after = (cells.sum_dense(where, mass, possible) for where, mass in sides)
+    else:
+        before, after = (cells.count_dense(where, possible).astype(np.int64) for where in packed)
     occupied = np.flatnonzero((before > 0) | (after > 0))  # every weight is positive
     return occupied, before[occupied], after[occupied]
 

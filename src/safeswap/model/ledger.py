@@ -58,7 +58,7 @@ Identifiers: TypeAlias = tuple[Words, Words]
 
 _IDENTIFIERS = 2048
 _TEXTS_AT_ONCE = 1 << 17
-_NUMBERS_AT_ONCE = 1 << 18
+_NUMBERS_AT_ONCE = 1 << 15
 _NOT_CONTENT = (Kind.IDENTIFIER, Kind.HOUSEHOLD)
 # A numbering: whole numbers with few gaps, and more of them than a classification has.
 _FEWEST_NUMBERS, _SHARE_OF_RECORDS, _LONGEST_SPAN, _FILLED = 300, 0.02, 1.3, 0.9
