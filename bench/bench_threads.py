@@ -12,11 +12,10 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
-from threading import get_ident
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -35,64 +34,108 @@ TARGET = 1.8
 TIMES = 10
 
 
-class Pool(ThreadPoolExecutor):
-    """A pool that adds to ``longest`` what its busiest thread takes beyond the thread that opened it."""
+T = TypeVar("T")
 
-    longest = 0.0
 
-    def __init__(self, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
-        self.spent: dict[int, float] = {}
-        self.opened = time.thread_time()
+class Path:
+    """The processor seconds that work shared out takes in one thread, and in so many at best."""
 
-    def submit(self, job: Callable[..., Any], /, *given: Any, **named: Any) -> Future[Any]:
-        def measured() -> Any:
-            start = time.thread_time()
-            try:
-                return job(*given, **named)
-            finally:
-                self.spent[get_ident()] = self.spent.get(get_ident(), 0.0) + time.thread_time() - start
+    whole = shared = 0.0
 
-        return super().submit(measured)
 
-    def shutdown(self, *given: Any, **named: Any) -> None:
-        own = time.thread_time() - self.opened  # the opening thread works beside the others
-        super().shutdown(*given, **named)
-        Pool.longest += max(0.0, max(self.spent.values(), default=0.0) - own)
-        self.spent = {}
+def add_shared(seconds: Sequence[float], number: int) -> None:
+    """Add the time of pieces that are dealt to so many threads, each to the one that is free first."""
+    ends = [0.0] * number
+    for each in seconds:
+        ends[ends.index(min(ends))] += each
+    Path.whole += sum(seconds)
+    Path.shared += max(ends)
+
+
+def share_out(work: Callable[[T], object], items: Sequence[T], threads: int) -> None:
+    """Do the work piece by piece in this thread, and measure each piece."""
+    seconds, before = [], (Path.whole, Path.shared)
+    for item in items:
+        start = time.thread_time()
+        work(item)
+        seconds.append(time.thread_time() - start)
+    Path.whole, Path.shared = before  # a thread that has a piece shares out no more
+    add_shared(seconds, threads)
+
+
+class Pool:
+    """In place of a pool of threads: does what is submitted at once, and measures it."""
+
+    def __init__(self, number: int) -> None:
+        self.number, self.seconds = number, list[float]()
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        add_shared(self.seconds, self.number)
+
+    def submit(self, job: Callable[..., Any], /, *given: Any) -> Future[Any]:
+        """Do a job now."""
+        done: Future[Any] = Future()
+        start, before = time.thread_time(), (Path.whole, Path.shared)
+        done.set_result(job(*given))
+        self.seconds.append(time.thread_time() - start)
+        Path.whole, Path.shared = before
+        return done
 
 
 @contextmanager
-def measured_pools(number: int) -> Iterator[None]:
-    """Use so many threads, in pools that measure them."""
-    kept = compiled._most_threads, compiled.ThreadPoolExecutor, studies.ThreadPoolExecutor
-    compiled._most_threads = lambda: number
-    compiled.ThreadPoolExecutor = studies.ThreadPoolExecutor = Pool  # type: ignore[misc]
+def use_threads(number: int) -> Iterator[None]:
+    """Use so many threads."""
+    kept, compiled._most_threads = compiled._most_threads, lambda: number
     try:
         yield
     finally:
-        compiled._most_threads, compiled.ThreadPoolExecutor, studies.ThreadPoolExecutor = kept  # type: ignore[misc]
+        compiled._most_threads = kept
 
 
-def spend(job: Callable[[int], object], number: int) -> tuple[float, float]:
-    """Return the seconds by the clock, and the processor seconds of the longest path."""
-    Pool.longest = 0.0
-    with measured_pools(number):
-        clock, processor = time.perf_counter(), time.thread_time()
+@contextmanager
+def measured_pieces() -> Iterator[None]:
+    """Do in one thread what is meant for several, and measure its pieces."""
+    kept = compiled._share_out, studies.ThreadPoolExecutor
+    compiled._share_out, studies.ThreadPoolExecutor = share_out, Pool  # type: ignore[misc, assignment]
+    try:
+        yield
+    finally:
+        compiled._share_out, studies.ThreadPoolExecutor = kept  # type: ignore[misc]
+
+
+def clocked(job: Callable[[int], object], number: int) -> float:
+    """Return the seconds by the clock with so many threads."""
+    with use_threads(number):
+        start = time.perf_counter()
         job(number)
-        return time.perf_counter() - clock, time.thread_time() - processor + Pool.longest
+        return time.perf_counter() - start
+
+
+def longest_path(job: Callable[[int], object], number: int) -> float:
+    """Return the processor seconds of the longest path with so many threads."""
+    Path.whole = Path.shared = 0.0
+    with use_threads(number), measured_pieces():
+        start = time.thread_time()
+        job(number)
+        return time.thread_time() - start - Path.whole + Path.shared
 
 
 def compare(name: str, job: Callable[[int], object], records: int) -> None:
     """Run a job with one thread and with two, by turns, and judge both ratios."""
     for number in (1, 2):
-        spend(job, number)  # compiled, and data read once
-    runs = [[spend(job, number) for number in (1, 2)] for _ in range(1 if os.environ.get(ONCE) else TIMES)]
-    clock, path = (np.min(np.array(runs)[:, :, kind], axis=0) for kind in (0, 1))
-    print(f"{name}, {records:,} records: {path[0]:.4f} s of processor, longest path of two threads {path[1]:.4f} s")
-    judge(f"{name}, speed-up that two threads allow", path[0] / path[1], TARGET, wanted="at least", records=records)
+        clocked(job, number)  # compiled, and data read once
+    runs = [
+        [spend(job, number) for number in (1, 2) for spend in (clocked, longest_path)]
+        for _ in range(1 if os.environ.get(ONCE) else TIMES)
+    ]
+    one, path_one, two, path_two = np.min(np.array(runs), axis=0)
+    print(f"{name}, {records:,} records: {path_one:.4f} s of processor, longest path of two threads {path_two:.4f} s")
+    judge(f"{name}, speed-up that two threads allow", path_one / path_two, TARGET, wanted="at least", records=records)
     title = f"{name}, speed-up of two threads (wall clock)"
-    judge(title, clock[0] / clock[1], TARGET, wanted="at least", records=records)
+    judge(title, one / two, TARGET, wanted="at least", records=records)
 
 
 def count_neighbours(records: int) -> Callable[[int], object]:

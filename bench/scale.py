@@ -18,10 +18,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
+from threading import Event, Thread
 
 from goals import judge
 from growth_chart import growth_chart
@@ -78,25 +80,57 @@ except EngineError as error:
 PEAK = """
 import os, resource
 from pathlib import Path
-parents, spent, held = {}, {}, {}
+parents, held = {}, {}
 for folder in Path("/proc").glob("[0-9]*"):
     try:
-        facts = (folder / "stat").read_text().rpartition(")")[2].split()
+        parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
         peak = [line.split()[1] for line in (folder / "status").read_text().splitlines() if line.startswith("VmHWM")]
     except OSError:
         continue
-    number = int(folder.name)
-    parents[number], held[number] = int(facts[1]), int((peak or [0])[0])
-    spent[number] = sum(map(int, facts[11:15])) / os.sysconf("SC_CLK_TCK")
+    parents[int(folder.name)], held[int(folder.name)] = int(parent), int((peak or [0])[0])
 def is_below(number):
     while number and parents.get(number, 0) != os.getpid():
         number = parents.get(number, 0)
     return bool(number)
-living = [number for number in parents if is_below(number)]
 own = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-print((own + sum(held[number] for number in living)) / 1024, sum(spent[number] for number in living))
+print((own + sum(held[number] for number in parents if is_below(number))) / 1024)
 """
-"""Peak memory, and processor time of the children that still live: nobody waits for the Java of Spark."""
+"""Peak memory, also of children that still live: nobody waits for the Java of Spark."""
+
+
+class Spent(Thread):
+    """Adds up the processor time of a process and of all below it, also of those that nobody waits for.
+
+    Spark ends its workers without waiting for them, so their time is read while they live, five times a second.
+    """
+
+    def __init__(self, root: int) -> None:
+        super().__init__(daemon=True)
+        self._root, self._ended = root, Event()
+        self._seen: dict[tuple[int, str], int] = {}
+
+    def run(self) -> None:
+        """Look until :meth:`stop`."""
+        while not self._ended.wait(0.2):
+            self._look()
+
+    def stop(self) -> float:
+        """Return the seconds."""
+        self._ended.set()
+        self.join()
+        return sum(self._seen.values()) / os.sysconf("SC_CLK_TCK")
+
+    def _look(self) -> None:
+        found = {}
+        for folder in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                found[int(folder.name)] = (folder / "stat").read_text().rpartition(")")[2].split()
+        for number, facts in found.items():
+            above = number
+            while above not in (0, self._root):
+                above = int(found[above][1]) if above in found else 0
+            if above:
+                self._seen[number, facts[19]] = int(facts[11]) + int(facts[12])  # by number and start
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,18 +147,20 @@ def measured(code: str) -> Figures:
     """Run a piece of Python in a process of its own; its children count."""
     start = time.perf_counter()
     with subprocess.Popen([sys.executable, "-c", code + PEAK], stdout=subprocess.PIPE, text=True) as process:
+        spent = Spent(process.pid)
+        spent.start()
         assert process.stdout is not None
         told = process.stdout.read().split("\n")
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
+    seen = spent.stop()
     if process.returncode:
         raise SystemExit(f"a run ended with status {process.returncode}")
     refused = next((line for line in told if line.startswith("NOT SUPPORTED")), "")
-    megabytes, living = map(float, [line for line in told if line][-1].split())
     return Figures(
         seconds=time.perf_counter() - start,
-        processor=usage.ru_utime + usage.ru_stime + living,
-        megabytes=megabytes,
+        processor=max(usage.ru_utime + usage.ru_stime, seen),
+        megabytes=float([line for line in told if line][-1]),
         refused=refused,
     )
 

@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from tests.conformance.on_files import rows_of
 from tests.engines.spark_runs import check, dealt, expected, masked, session_on, shuffled
@@ -111,8 +113,17 @@ def test_figures_are_those_of_the_reference(cluster: Any, tmp_path: Path) -> Non
         result = masked(source, spec_of("fixed"), cluster, measures=measures, attributes=names)
         asked: dict[str, Any] = {"attributes": names, "schema": SCHEMA, "measures": measures}
         again = workflow.assess_file(source, result.target, engine="spark", spark=cluster, **asked)
+        written = open_parquet(result.target).table(SCHEMA.names)
+        turned = write_parts(written.take(pa.array(np.arange(len(written))[::-1])), tmp_path / "turned", 7)
+        joined = workflow.assess_file(source, turned, engine="spark", spark=cluster, **asked)
+        other = written.set_column(0, "HHID", pc.add(written["HHID"], 1).cast(written["HHID"].type))
+        with pytest.raises(InputError) as caught:
+            workflow.assess_file(
+                source, write_parts(other, tmp_path / "other", 7), engine="spark", spark=cluster, **asked
+            )
+    assert caught.value.code == "files-differ"
     reference = workflow.assess(expected("fixed"), measures=measures, attributes=names)
-    for found in (result.assessment, again):
+    for found in (result.assessment, again, joined):  # in the same order, and brought together
         assert found is not None
         assert [score.value for score in found] == pytest.approx([score.value for score in reference], rel=1e-12)
 

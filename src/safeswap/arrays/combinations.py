@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -90,9 +91,13 @@ def group_records(
     """
     tables = [None] * len(columns) if ranks is None else list(ranks)
     sizes = [cardinalities[j] if table is None else table.size for j, table in enumerate(tables)]
-    groups = sparse.group(cells.pack(columns, sizes)[0])
-    codes = [column[groups.first] for column in columns]
-    ranked = [each if table is None else table[each] for each, table in zip(codes, tables, strict=True)]
+    packed, possible = cells.pack(columns, sizes)
+    groups = sparse.group(packed)
+    codes = _unpack(groups.codes, sizes) if possible == prod(sizes) else [column[groups.first] for column in columns]
+    ranked = [
+        each.astype(column.dtype) if table is None else table[each]
+        for each, table, column in zip(codes, tables, columns, strict=True)
+    ]
     values, place = sparse.merge(cells.pack(ranked, cardinalities)[0])
     chosen = np.empty(values.size, np.int64)
     chosen[place] = np.arange(place.size)
@@ -109,6 +114,20 @@ def group_records(
         first=first,
         of_record=of_record,
     )
+
+
+def _unpack(codes: Codes, sizes: Sequence[int]) -> list[Codes]:
+    """Return the columns of packed codes: calculated, since their first records are all over the file.
+
+    >>> [column.tolist() for column in _unpack(np.array([2, 3, 5], np.uint8), [2, 3])]
+    [[0, 1, 1], [2, 0, 2]]
+    """
+    columns, rest = [], codes.astype(np.uint64)
+    for size in reversed(sizes[1:]):
+        above = rest // np.uint64(max(1, size))
+        columns.append(rest - above * np.uint64(max(1, size)))
+        rest = above
+    return [rest, *reversed(columns)]
 
 
 def cell_codes(found: Classes, keys: Sequence[int], only: Flags | None = None) -> tuple[Codes, int]:

@@ -15,7 +15,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import update_wrapper
 from itertools import pairwise
@@ -307,28 +307,57 @@ def split_runs(records: int, passes: int = 1) -> list[tuple[int, int]]:
 def run_all(work: Callable[[T], object], items: Sequence[T], threads: int | None = None) -> None:
     """Call ``work`` on every item: in a thread each if there are several, or in that many threads, in turn.
 
-    The calling thread is one of them: it starts at once, and takes what the others have not begun when it is done, so
-    that starting threads costs little even for short work.
-
     Plain threads, not Numba's parallel loops: its default pool breaks when two threads enter it at once, and
     compiling for it takes several times as long. The kernels release the GIL.
     """
     if len(items) <= 1 or threads == 1:
         for item in items:
             work(item)
-        return
-    waiting = iter(items)  # shared: an item is taken by one thread only, under the GIL
+    else:
+        _share_out(work, items, min(threads or len(items), len(items)))
+
+
+def _share_out(work: Callable[[T], object], items: Sequence[T], threads: int) -> None:
+    """Call ``work`` on every item, in the calling thread and in others.
+
+    The calling thread starts at once, and takes what the others have not begun. It never waits for a thread that has
+    not come to its turn, so that sharing costs little for short work or on a busy machine, and calls may be nested.
+    """
+    waiting = iter(items)  # an item is taken by one thread only, under the GIL
 
     def work_off() -> None:
         for item in waiting:
             work(item)
 
-    others = min(threads or len(items), len(items)) - 1
-    with ThreadPoolExecutor(others) as pool:
-        futures = [pool.submit(work_off) for _ in range(others)]
+    futures = [_open_pool().submit(work_off) for _ in range(threads - 1)]
+    try:
         work_off()
-        for future in futures:
-            future.result()
+    finally:
+        begun = [future for future in futures if not future.cancel()]
+        wait(begun)
+    for future in begun:
+        future.result()
+
+
+_MOST_HELPERS = 64  # threads are started as they are needed, one for each core that helps
+
+
+class _Pool:
+    open: ThreadPoolExecutor | None = None
+
+
+def _open_pool() -> ThreadPoolExecutor:
+    """Return the threads that help: kept, since starting one takes as long as a short piece of work."""
+    found = _Pool.open = _Pool.open or ThreadPoolExecutor(_MOST_HELPERS, thread_name_prefix="safeswap")
+    return found
+
+
+def _forget_pool() -> None:
+    _Pool.open = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_pool)  # a forked process has none of the threads
 
 
 def _most_threads() -> int:

@@ -240,6 +240,26 @@ def tally_kinds(kinds: Iterable[tuple[int, int, int, int]], *, limit: int) -> Ta
     )
 
 
+def make_entries(before: Words, touched: Flags, after: Words) -> Words:
+    """Return the words of all records before, and of those that took part after, with the flags that counting needs."""
+    entries = np.concatenate([before, after])
+    mark(entries[: len(before)], touched)
+    mark(entries[len(before) :], np.full(len(after), ENTERED, dtype=np.uint8))
+    return entries
+
+
+def count_entries(entries: Words) -> Counts:
+    """Return rows of counts before and after, records that stayed in such cells, and the number of such cells.
+
+    >>> before, after = np.array([[1, 4], [1, 4], [2, 8]], np.uint64), np.array([[2, 8]], np.uint64)
+    >>> count_entries(make_entries(before, np.array([True, False, False]), after)).tolist()
+    [[1, 2, 1, 1], [2, 1, 1, 1]]
+    """
+    found = _Kinds()
+    found.add(_Table(1).recount([entries]).counts)
+    return found.merge()
+
+
 _HELD = 1 << 21  # entries of 16 bytes buffered before they are spilled
 _PART = 1 << 17  # entries of a part, whose table then fits the second-level cache
 _MOST_BITS = 12
@@ -270,12 +290,7 @@ class SpilledCells:
 
     def add(self, before: Words, touched: npt.NDArray[np.bool_], after: Words) -> None:
         """Count records: their cells before, which of them took part, and the cells of these after."""
-        entries = np.array(before)
-        mark(entries, touched)
-        self._take(entries)
-        entered = np.array(after)
-        mark(entered, np.full(len(entered), ENTERED, dtype=np.uint8))
-        self._take(entered)
+        self._take(make_entries(before, touched, after))
 
     def tally(self, *, limit: int) -> TalliedCells:
         """Return the cells of all batches by their counts."""
@@ -429,16 +444,16 @@ class _Kinds:
         large = counts[tally_cells(counts, self._cells, self._stayed)]
         self._large.append(np.column_stack([large, np.ones(len(large), dtype=np.int64)]))
         if sum(map(len, self._large)) > _HELD // 4:
-            self._large = [_merge_rows(np.concatenate(self._large))]
+            self._large = [merge_kinds(np.concatenate(self._large))]
 
     def merge(self) -> Counts:
         before, after = np.nonzero(self._cells)
         small = [before, after, self._stayed[before, after], self._cells[before, after]]
-        return _merge_rows(np.concatenate([np.stack(small, axis=1), *self._large]))
+        return merge_kinds(np.concatenate([np.stack(small, axis=1), *self._large]))
 
 
-def _merge_rows(kinds: Counts) -> Counts:
-    """Merge to one row for each pair of counts before and after."""
+def merge_kinds(kinds: Counts) -> Counts:
+    """Merge rows of :func:`count_entries` to one for each pair of counts before and after."""
     if not len(kinds):
         return kinds
     kinds = kinds[np.lexsort((kinds[:, 1], kinds[:, 0]))]

@@ -192,15 +192,18 @@ def _pack_alike(data: Microdata, names: Names, rows: Rows) -> tuple[Flags, Codes
         alike = sparse.flag_repeated(mixed)
     if not names:
         return alike, np.zeros(len(rows), dtype=np.uint8), 1
-    columns, sizes = [], []
-    for name in names:
-        codes, size = labels[name][0][alike], labels[name][1]
+    places, chosen = np.flatnonzero(alike), dict[str, tuple[Codes, int]]()
+
+    def choose(name: str) -> None:
+        codes, size = labels[name]
+        codes = codes[places]
         if size is None:
             coded = code_column(pa.chunked_array([pa.array(codes)]))
             codes, size = coded.codes, coded.cardinality
-        columns.append(codes)
-        sizes.append(size)
-    return alike, *cells.pack(columns, sizes)
+        chosen[name] = codes, size
+
+    run_all(choose, names, len(runs))
+    return alike, *cells.pack(*zip(*(chosen[name] for name in names), strict=True))
 
 
 def _pack_both(before: Microdata, after: Microdata, names: Names, rows: Rows) -> tuple[Codes, Codes, int]:

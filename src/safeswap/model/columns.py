@@ -18,6 +18,7 @@ from safeswap.model.schema import Attribute, Kind, level_texts
 
 _EXACT = 2.0**53
 _BITS = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
+_MOST_KEPT = 1 << 16  # levels; longer orders are worked out anew, which takes less than what is done with them
 
 _FEW_PER_RECORD = 8
 """Up to so many possible cells per record, counting is faster than finding those that occur."""
@@ -342,6 +343,16 @@ def _parse_number(text: str) -> float:
 
 def _level_ranks(coded: Coded, attribute: Attribute) -> npt.NDArray[np.int64]:
     """Return the rank of each level: stated order first, then values in their own order, codes for missing last."""
+    stated = (attribute.levels, attribute.missing)
+    if stated in coded.ranks:
+        return coded.ranks[stated]
+    ranks = _rank_levels(coded, attribute)
+    if len(ranks) <= _MOST_KEPT:
+        coded.ranks[stated] = ranks
+    return ranks
+
+
+def _rank_levels(coded: Coded, attribute: Attribute) -> npt.NDArray[np.int64]:
     if not attribute.levels and not attribute.missing:
         return _value_ranks(coded.levels, None)
     texts = level_texts(coded.levels)

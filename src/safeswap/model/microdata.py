@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from safeswap.arrays.compiled import is_worth_compiling
-from safeswap.arrays.types import Codes, Flags
+from safeswap.arrays.types import Codes, Flags, Int64s
 from safeswap.errors import InternalError, SpecError
 from safeswap.model.checked import check_field_types, check_types
 from safeswap.model.schema import Schema
@@ -49,6 +49,8 @@ class Coded:
     codes: Codes
     levels: pa.Array
     has_missing: bool
+    ranks: dict[tuple[tuple[str, ...], tuple[str, ...]], Int64s] = field(default_factory=dict, repr=False)
+    """Ranks of the levels by the stated order and missing codes, filled in where they are asked for again and again."""
 
     @property
     def cardinality(self) -> int:

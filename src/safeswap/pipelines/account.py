@@ -237,9 +237,9 @@ def _count_grown_cells(evidence: Evidence, names: Names) -> int:
             f"c{i}": decode_dictionary(data.table.column(name)).cast(pa.string()) for i, name in enumerate(names)
         }
         table = pa.table(columns).drop_null()
-        counts.append(table.group_by(list(columns)).aggregate([([], "count_all")]))
+        counts.append(table.group_by(list(columns), use_threads=False).aggregate([([], "count_all")]))
     keys = [name for name in counts[0].column_names if name != "count_all"]
-    joined = counts[1].join(counts[0], keys, join_type="left outer", right_suffix="_before")
+    joined = counts[1].join(counts[0], keys, join_type="left outer", right_suffix="_before", use_threads=False)
     before = joined["count_all_before"].fill_null(0).to_numpy()
     return int((joined["count_all"].to_numpy() > before).sum())
 

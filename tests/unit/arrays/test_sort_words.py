@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+
 import numpy as np
 import pytest
 
+from safeswap.arrays import compiled
 from safeswap.arrays.compiled import run_all
 from safeswap.arrays.order import sort_words
 from safeswap.arrays.sparse import group
@@ -33,6 +38,39 @@ def test_the_caller_gets_the_error_of_any_thread() -> None:
 
     with pytest.raises(ValueError, match="three"):
         run_all(fail, range(5))
+
+
+def test_the_caller_does_not_wait_for_threads_that_are_busy_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on, done = Event(), list[int]()
+    with ThreadPoolExecutor(1) as pool:
+        monkeypatch.setattr(compiled._Pool, "open", pool)
+        pool.submit(go_on.wait)
+        try:
+            run_all(done.append, range(7), 4)
+            assert done == list(range(7))
+        finally:
+            go_on.set()
+
+
+def test_work_that_is_shared_out_may_share_out_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[tuple[int, int]] = []
+    with ThreadPoolExecutor(2) as pool:
+        monkeypatch.setattr(compiled._Pool, "open", pool)
+        run_all(lambda i: run_all(lambda j: done.append((i, j)), range(5), 3), range(20), 3)
+    assert sorted(done) == [(i, j) for i in range(20) for j in range(5)]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # a fork of a process with threads
+def test_a_forked_process_has_threads_of_its_own() -> None:
+    run_all(lambda _: None, range(4))
+    before = compiled._open_pool()
+    child = os.fork()
+    if not child:
+        done: list[int] = []
+        run_all(done.append, range(4))
+        os._exit(0 if sorted(done) == list(range(4)) and compiled._Pool.open is not before else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 @pytest.mark.parametrize("distinct", [1, 500, 50_000])

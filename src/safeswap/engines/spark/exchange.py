@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Flags, Int64s
@@ -394,7 +395,7 @@ class WritePairs:
         rows = gather(batches)
         if rows is None:
             return
-        rows = rows.sort_by("k")
+        rows = rows.take(pc.sort_indices(rows, sort_keys=[("k", "ascending")]))
         for number in np.unique(rows.column("s").to_numpy()).tolist():
             chosen = rows.filter(pa.compute.equal(rows.column("s"), number)).select(["a", "b"])
             path = self.folder / f"{secrets.token_hex(8)}.part"

@@ -39,7 +39,8 @@ def count_within(tree: Tree, queries: Floats | Tree, radii: Floats) -> Counts:
     found = np.zeros(len(own.rows), dtype=np.int64)
     groups = len(own.starts) // 2, len(own.starts)  # the leaves of the queries' own tree
     sides = max(2, own.points.shape[1])
-    blocks = leaf_blocks(tree, sides), leaf_blocks(own, sides)
+    points = leaf_blocks(tree, sides)
+    blocks = points, points if own is tree else leaf_blocks(own, sides)
     _run_parts(lambda span: _count(tree, own, *blocks, squares, *span, found), *groups, len(found))
     return _in_file_order(found, own.rows)
 

@@ -112,7 +112,7 @@ class TreatedClasses(Invariant):
             return _left_by_places(keys, sizes, changed, self.tolerance)
         columns = {f"k{i}": bit_codes(column) for i, column in enumerate(keys)}
         table = pa.table({**columns, "changed": pa.array(changed)})
-        classes = table.group_by(list(columns)).aggregate([("changed", "count"), ("changed", "any")])
+        classes = table.group_by(list(columns), use_threads=False).aggregate([("changed", "count"), ("changed", "any")])
         small = pc.less(classes["changed_count"], self.tolerance)
         return pc.sum(pc.and_(small, pc.invert(classes["changed_any"]))).as_py() or 0
 

@@ -442,6 +442,6 @@ def _count_cells(evidence: Evidence, names: Names) -> tuple[Floats, Floats]:
         sides.append(pa.table(columns))
     sign = np.repeat(np.array([0, 1], dtype=np.int8), len(evidence.before))
     both = pa.concat_tables(sides).append_column("after", pa.array(sign))
-    counted = both.group_by(sides[0].column_names).aggregate([("after", "sum"), ([], "count_all")])
+    counted = both.group_by(sides[0].column_names, use_threads=False).aggregate([("after", "sum"), ([], "count_all")])
     after = counted["after_sum"].to_numpy().astype(np.float64)
     return counted["count_all"].to_numpy() - after, after

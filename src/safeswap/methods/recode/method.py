@@ -136,7 +136,9 @@ class Recoded(AttributePromise):
 def _pairs(evidence: Evidence, name: str) -> list[tuple[str | None, str | None]]:
     """Return the pairs of values before and after that occur in a record."""
     sides = [decode_dictionary(data.table.column(name)) for data in (evidence.before, evidence.after)]
-    table = pa.table({"before": sides[0], "after": sides[1]}).group_by(["before", "after"]).aggregate([])
+    table = (
+        pa.table({"before": sides[0], "after": sides[1]}).group_by(["before", "after"], use_threads=False).aggregate([])
+    )
     columns = [_texts(table.column(side).combine_chunks()) for side in ("before", "after")]
     return list(zip(*columns, strict=True))
 

@@ -270,7 +270,7 @@ class SafeCells(AttributesPromise):
     def problem(self, evidence: Evidence) -> str:
         """Count the small cells."""
         columns = {f"k{i}": bit_codes(evidence.after.table.column(name)) for i, name in enumerate(self.attributes)}
-        counted = pa.table(columns).group_by(list(columns)).aggregate([([], "count_all")])
+        counted = pa.table(columns).group_by(list(columns), use_threads=False).aggregate([([], "count_all")])
         small = pc.sum(pc.less(counted["count_all"], self.tolerance)).as_py() or 0
         names = ", ".join(self.attributes)
         too_small = plural(small, f"cell by {names} has", f"cells by {names} have")

@@ -217,7 +217,7 @@ class NothingUnsafeOfHouseholds(Invariant):
         for keys, tolerance in self.combinations:
             columns = {f"c{i}": _as_text(data, name) for i, name in enumerate(keys)}
             table = pa.table({**columns, "home": homes.of_record}).drop_null()
-            counted = table.group_by(list(columns)).aggregate([("home", "count_distinct")])
+            counted = table.group_by(list(columns), use_threads=False).aggregate([("home", "count_distinct")])
             unsafe += int(np.count_nonzero(counted["home_count_distinct"].to_numpy() < tolerance))
         return plural(unsafe, "combination of values is unsafe", "combinations of values are unsafe") if unsafe else ""
 

@@ -197,7 +197,7 @@ def _cells(
     if weights is not None:
         table = table.append_column("w", pa.array(weights))
     sums = [] if weights is None else [("w", "sum")]
-    counted = table.group_by(names).aggregate([([], "count_all"), *sums])
+    counted = table.group_by(names, use_threads=False).aggregate([([], "count_all"), *sums])
     numbers_of_rows = counted["count_all"].to_numpy()
     sizes = numbers_of_rows if weights is None else counted["w_sum"].to_numpy()
     return np.stack([counted[name].to_numpy() for name in names], axis=1), sizes, numbers_of_rows
