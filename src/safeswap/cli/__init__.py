@@ -36,8 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # The threads of NumPy's and SciPy's linear algebra would wait for work without sleeping, at every start.
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
     gc.set_threshold(_OBJECTS_PER_COLLECTION, *gc.get_threshold()[1:])
-    atexit.unregister(gc.freeze)
-    atexit.register(gc.freeze)  # the process ends, so garbage need not be found among all that the modules made
+    atexit.unregister(_skip_collection)
+    atexit.register(_skip_collection)
     words = sys.argv[1:] if arguments is None else arguments
     try:
         code = 0 if _shows_help(words) else _run(words)
@@ -46,6 +46,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except Terminated:
         code = 143
     sys.exit(code)
+
+
+def _skip_collection() -> None:
+    """Let the process end without a search for garbage among all that the modules made.
+
+    DuckDB's module lists what of it was not collected on the standard error, as if it were a fault.
+    """
+    if "duckdb" not in sys.modules:
+        gc.freeze()
 
 
 def _shows_help(words: Sequence[str]) -> bool:

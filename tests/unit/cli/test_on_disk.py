@@ -1,5 +1,8 @@
 """``--engine``: what ``mask`` and ``swap`` make of a Parquet file on disk is what they make of it in memory."""
 
+import subprocess
+import sys
+
 import pyarrow.parquet as pq
 import pytest
 
@@ -79,3 +82,11 @@ def test_what_makes_no_sense_on_disk_is_refused(safeswap, census, tmp_path, more
     assert run.code != 0
     assert said in run.said
     assert not (tmp_path / "masked.parquet").exists()
+
+
+def test_a_process_with_duckdb_ends_without_a_word_of_its_own(census, tmp_path):
+    stated = [*METHODS["swap"], census, "--identifier", "HHID", "--insecure-seed", "1", "--engine", "duckdb", "--quiet"]
+    places = ["--output", tmp_path / "masked.parquet", "--audit", tmp_path / "audit"]
+    command = [sys.executable, "-m", "safeswap", *map(str, [*stated, *places])]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "nanobind" not in done.stderr, done.stderr
