@@ -423,9 +423,7 @@ def score_original(
     place = ("" if resolved is None else resolved.scenario.model_dump_json(), attributes, measure.text)
     if place not in known:
         untouched = np.zeros(len(original), dtype=np.bool_)
-        seen = Comparison(
-            before=original, after=original, attributes=attributes, touched=untouched, scenario=resolved
-        )
+        seen = Comparison(before=original, after=original, attributes=attributes, touched=untouched, scenario=resolved)
         known[place] = score_by_unit(measure, seen).value
     return known[place]
 
