@@ -272,6 +272,20 @@ def test_only_what_a_stranger_may_know_is_proposed_as_keys(browser: Browser, des
         assert ticked == ["region", "relationship", "sex", "marital_status", "education", "labour_status"]
 
 
+def test_the_keyboard_goes_on_from_a_masking(browser: Browser, desk: Desk, file: Path) -> None:
+    with desk.seen(browser) as seen:
+        page = seen.go(f"/projects/{desk.project(file)}/method")
+        settled(page)
+        page.get_by_label("region: Swap", exact=True).check()
+        page.get_by_role("button", name="Add to the pipeline").click()
+        expect(page.locator("#run-pipeline")).to_be_enabled()
+        page.locator("#run-pipeline").press("Enter")
+        expect(page.locator("#job .good")).to_contain_text("Masked")
+        expect(page.locator("#job")).to_be_focused()
+        page.keyboard.press("Tab")
+        expect(page.get_by_role("link", name="The result").first).to_be_focused()
+
+
 def test_while_a_plan_is_counted_the_one_before_is_not_shown(browser: Browser, desk: Desk, file: Path) -> None:
     project = desk.project(file)
     held: list[Route] = []

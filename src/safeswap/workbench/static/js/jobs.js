@@ -6,6 +6,9 @@ import { at } from "./page.js";
 
 const WORDS = { queued: "Waiting for a worker", running: "Running", succeeded: "Done", failed: "Failed", cancelled: "Cancelled" };
 
+let last = null;
+document.addEventListener("focusin", (event) => { last = event.target; });
+
 // Follow a job to its end, showing it in `box`; returns the finished job.
 export async function follow(job, box, title) {
   const bar = el("progress", { max: 1, "aria-label": title });
@@ -30,6 +33,8 @@ export async function follow(job, box, title) {
     }
   }
   say(`${title}: ${WORDS[job.state]}`);
+  // A button that was disabled meanwhile has lost the focus: the keyboard goes on from what it led to.
+  if (last?.disabled && document.activeElement === document.body) { box.tabIndex = -1; box.focus({ preventScroll: true }); }
   if (job.state === "succeeded") fill(box);
   else fill(box, el("div", { class: "job card failed", role: "alert" }, el("strong", {}, `${title}: ${WORDS[job.state].toLowerCase()}.`),
     job.error ? told(job.error) : null));

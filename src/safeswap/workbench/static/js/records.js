@@ -25,7 +25,7 @@ begin(async ({ project, may, answers: [made, { plots, plot, payload }] }) => {
   if (plot) await show(plot, payload).then(painted);
   const [description, job] = await Promise.all([get(at("/description")), underWay("confidentiality")]);
   if (may("work") && state.usable.length) offer(description, !plot && !job);
-  if (!plot && !job) empty(may("work") ? state.usable.length ? "Choose a masking and the keys above." : "Every masking was made from an earlier file. Make one on the Pipeline or Map page." : "No plot has been made yet. An analyst must make one.");
+  if (!plot && !job) empty(may("work") ? state.usable.length ? "No plot yet: choose a masking and its keys below." : "Every masking was made from an earlier file. Make one on the Pipeline or Map page." : "No plot has been made yet. An analyst must make one.");
   byId("plot-form").addEventListener("input", refresh);
   if (job) watch(job);
 }, () => Promise.all([all(at("/maskings")), loadPlots()]));
