@@ -1,4 +1,4 @@
-"""What becomes of freed memory: kept for the next array within a block, returned to the system when asked.
+"""What becomes of freed memory: kept for the next array within a block, returned to the system after it.
 
 glibc only; with another C library nothing is changed.
 """
@@ -11,8 +11,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from threading import Lock
 from typing import Any
-
-import pyarrow as pa
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -3, -4  # parameters of mallopt
 _REUSED = {_MMAP_MAX: 0, _TRIM_THRESHOLD: 2**31 - 1}
@@ -44,14 +42,8 @@ def reusing_memory() -> Iterator[None]:
             _Blocks.number -= 1
             if not _Blocks.number:
                 _set(_USUAL)
-                return_memory()
-
-
-def return_memory() -> None:
-    """Return to the system what is free: before a step that needs other memory, or none."""
-    pa.default_memory_pool().release_unused()
-    if (glibc := _glibc()) is not None:
-        glibc.malloc_trim(0)
+                if (glibc := _glibc()) is not None:
+                    glibc.malloc_trim(0)
 
 
 def _set(parameters: Mapping[int, int]) -> None:

@@ -12,7 +12,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from safeswap.arrays import keyed
-from safeswap.arrays.heap import return_memory
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Flags, Rows, UInt32s
 from safeswap.engines.base import Drawn, Move, Need, column_blocks, column_identity
@@ -59,7 +58,7 @@ class DuckDBFile(RewrittenFile):
         self.stream = RecordStream(self.files, self.schema.select(read))
         self.records = DuckDBRecords(self.stream, self.store, identity_key=identity_key)
         self._check_identifier(identity_key)
-        return_memory()
+        pa.default_memory_pool().release_unused()
 
     def check_loadable(self, read: Names, copies: int) -> None:
         """Check the identifier while it passes; refuse columns that would not fit the memory limit."""
@@ -75,7 +74,7 @@ class DuckDBFile(RewrittenFile):
         """Keep the pairs; new values are looked up while the file is written."""
         check_separate(drawn, self.name)
         self.moves = drawn.moves
-        return_memory()
+        pa.default_memory_pool().release_unused()
 
     def columns(self, start: int, stop: int) -> Mapping[str, pa.ChunkedArray]:
         """Return the changed columns of the next records."""
@@ -98,7 +97,7 @@ class DuckDBFile(RewrittenFile):
         if self._measured is None or {*self._measured.names} != {*self._in_table}:
             self._moved = ComparedCells(self.work, self._in_table, records=len(self.files))
         self._after = None
-        return_memory()
+        pa.default_memory_pool().release_unused()
         evidence = DuckDBEvidence(self, open_parquet(part, is_own=True), promises)
         try:
             return check_promises(promises, evidence, self.name)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
 
 from safeswap.arrays import order
+from safeswap.arrays.heap import reusing_memory
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Codes, Flags, Rows
 from safeswap.engines.base import Drawn, Need
@@ -49,6 +51,16 @@ class MemoryFile(RewrittenFile):
     lacks: ClassVar[Mapping[Need, str]] = MemoryRecords.lacks
 
     _compensating: int | None = None
+
+    def __enter__(self) -> Self:
+        # Columns are as large as those freed before. On DuckDB this would raise the peak, which is limited there.
+        self._reusing = ExitStack()
+        self._reusing.enter_context(reusing_memory())
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Return what is free."""
+        self._reusing.close()
 
     def open(self, read: Names) -> None:
         """Load the columns."""

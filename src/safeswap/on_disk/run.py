@@ -12,7 +12,6 @@ from typing import Any
 
 from safeswap import registry
 from safeswap.arrays import keyed
-from safeswap.arrays.heap import reusing_memory
 from safeswap.arrays.names import Names
 from safeswap.engines.base import Drawn
 from safeswap.errors import UnsafeRelease
@@ -40,7 +39,6 @@ from safeswap.on_disk.value_changes import ChangedFile
 REPORTED = ("records", "asked", "feasible", "at_most", "made", "compensating", "releasable", "facts")
 
 
-@reusing_memory()
 def mask_files(job: Job) -> MaskedFile:
     """Mask the files; the result is read back from disk and verified before it gets its name."""
     method = registry.method(job.spec.method)

@@ -19,7 +19,6 @@ import pyarrow as pa
 
 from safeswap.arrays import keyed, order
 from safeswap.arrays.cells import CellSet
-from safeswap.arrays.heap import return_memory
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Counts, Flags, Int64s, Integers, Rows, UInt32s, Words
 from safeswap.engines.base import (
@@ -184,7 +183,7 @@ class DuckDBRecords:
         """Read some attributes into memory, as codes where that loses nothing."""
         assert isinstance(self.stream.source, ParquetFiles)  # noqa: S101  (what is streamed from elsewhere is drawn)
         loaded = load_coded(self.stream.source, self.schema, names)
-        return_memory()  # what the batches took
+        pa.default_memory_pool().release_unused()  # what the batches took
         return loaded
 
     def words(self, rows: Rows, key: bytes) -> Words:
@@ -227,7 +226,7 @@ class DuckDBRecords:
             low, high = np.searchsorted(rows, [start, start + len(columns[0])])
             for new, column in zip(codes, columns, strict=True):
                 new[low:high] = column[rows[low:high] - start]
-        places = place[pairs] - 1
+        places = place[pairs].astype(np.int64) - 1
         del flags, place
         for column in codes:
             order.exchange(column, places, directed=directed)
