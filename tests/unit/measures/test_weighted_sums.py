@@ -63,7 +63,9 @@ def test_sums_of_weights_are_those_by_hand_cell_by_cell(levels: int) -> None:
 
 @pytest.mark.parametrize("cells_possible", [7, 70_000])  # in one byte or two, and in four
 @pytest.mark.parametrize("compiled", [False, True])
-def test_sums_over_all_cells_add_up_in_the_order_of_the_records(monkeypatch, cells_possible, compiled) -> None:
+def test_sums_over_all_cells_add_up_in_the_order_of_the_records(
+    monkeypatch: pytest.MonkeyPatch, cells_possible: int, compiled: bool
+) -> None:
     rng = np.random.default_rng(cells_possible)
     codes = rng.integers(0, cells_possible, 500).astype(np.min_scalar_type(cells_possible))
     masses = rng.uniform(0.1, 9.0, 500)
