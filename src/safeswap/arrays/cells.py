@@ -230,7 +230,7 @@ def sum_dense(codes: Codes, masses: Floats, cells: int) -> Floats:
     [1.0, 0.0, 6.0, 0.0]
     """
     if not is_worth_compiling(codes.size):
-        return np.bincount(codes.astype(np.intp), masses, cells)
+        return np.asarray(np.bincount(codes.astype(np.intp), masses, cells), dtype=np.float64)
     sums = np.zeros(cells)
     _sum(codes.astype(np.uint32, copy=False), masses, sums)
     return sums

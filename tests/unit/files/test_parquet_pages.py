@@ -103,6 +103,16 @@ def test_a_footer_that_says_less_than_the_pages_hold_is_damaged(tmp_path, field,
     assert refused.value.code == "corrupt-file"
 
 
+@pytest.mark.parametrize("compression", ["none", "snappy"])
+@pytest.mark.parametrize("last", ["P00000", "Q", "a longer one"])
+def test_the_longest_text_of_a_dictionary_is_found_whether_or_not_all_are_equally_long(tmp_path, compression, last):
+    texts = [*(f"P{i:05d}" for i in range(100)), last]
+    parquet.write_table(pa.table({"a": texts * 50}), tmp_path / "x.parquet", compression=compression)
+    footer = parquet.read_metadata(tmp_path / "x.parquet")
+    (chunk,), (size,) = measure(tmp_path / "x.parquet", footer, limits=Limits(max_decoded_bytes=1000))
+    assert size == chunk.referring * max(map(len, texts))
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_no_file_takes_more_than_it_was_checked_for_and_honest_ones_are_read(tmp_path, seed):
     """The oracle is the table itself: what its values take, texts and offsets written out."""

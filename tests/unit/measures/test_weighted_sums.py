@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from safeswap import registry
+from safeswap.arrays import cells
 from safeswap.measures.aligned import sum_weights
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Schema
@@ -58,3 +59,18 @@ def test_sums_of_weights_are_those_by_hand_cell_by_cell(levels: int) -> None:
     assert len(table.before) == len({*before, *after})
     assert sorted(table.before[table.before > 0]) == pytest.approx(sorted(before.values()), rel=1e-12)
     assert sorted(table.after[table.after > 0]) == pytest.approx(sorted(after.values()), rel=1e-12)
+
+
+@pytest.mark.parametrize("cells_possible", [7, 70_000])  # in one byte or two, and in four
+@pytest.mark.parametrize("compiled", [False, True])
+def test_sums_over_all_cells_add_up_in_the_order_of_the_records(
+    monkeypatch: pytest.MonkeyPatch, cells_possible: int, compiled: bool
+) -> None:
+    rng = np.random.default_rng(cells_possible)
+    codes = rng.integers(0, cells_possible, 500).astype(np.min_scalar_type(cells_possible))
+    masses = rng.uniform(0.1, 9.0, 500)
+    expected = [0.0] * cells_possible
+    for code, mass in zip(codes.tolist(), masses.tolist(), strict=True):
+        expected[code] += mass
+    monkeypatch.setattr(cells, "is_worth_compiling", lambda _: compiled)
+    assert cells.sum_dense(codes, masses, cells_possible).tolist() == expected
