@@ -173,12 +173,12 @@ def _compare_pieces(before: SparkFrame, after: SparkFrame, names: Names, *, limi
     assert own is not None  # noqa: S101  (checked before)
     if sizes[0] != sizes[1] or not before.arrow.equals(after.arrow):
         return None
-    parts = int(before.session.conf.get("spark.sql.shuffle.partitions"))
+    parts = max(1, min(len(before.pieces), int(before.session.conf.get("spark.sql.shuffle.partitions"))))
     columns = tuple(before.arrow.names)
     step = ComparePieces(
         before=before.pieces, after=after.pieces, own=own.name, columns=columns, names=names, parts=parts
     )
-    numbers = before.session.range(0, len(before.pieces), 1, max(1, min(len(before.pieces), parts)))
+    numbers = before.session.range(0, len(before.pieces), 1, parts)
     sent = numbers.mapInArrow(step, PACKETS).repartition(parts, "part")
     rows = sent.mapInArrow(CountPieces(), long_columns("kind", *"wxyz")).collect()
     changed: dict[int, int] = {}
