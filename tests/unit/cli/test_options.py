@@ -13,12 +13,12 @@ from typer.testing import CliRunner
 from safeswap.cli import app as program
 from safeswap.cli.app import LazyCommand
 from safeswap.cli.options import Console, command, names, pairs, request_options, spec_options
+from safeswap.cli.release import ReleaseSpec
 from safeswap.errors import SpecError
 from safeswap.measures.spec import PlotSpec, RiskSpec
 from safeswap.model.combination import KeyCombination
 from safeswap.model.spec import SwapSpec, Targeting
 from safeswap.model.study import StudySpec
-from safeswap.releases.spec import ReleaseSpec
 
 
 class Inner(BaseModel):

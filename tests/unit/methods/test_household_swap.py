@@ -17,8 +17,7 @@ import safeswap as ss
 from safeswap import datasets
 from safeswap.errors import InfeasibleError, InputError, SpecError
 from safeswap.methods.household_swap import households
-from safeswap.methods.household_swap.method import HouseholdPlan, HouseholdSwap
-from safeswap.methods.household_swap.promises import HouseholdsStayTogether, KeptHouseholds
+from safeswap.methods.household_swap.method import HouseholdPlan, HouseholdsStayTogether, HouseholdSwap, KeptHouseholds
 from safeswap.methods.household_swap.spec import HouseholdSwapSpec
 from safeswap.methods.household_swap.swapping import Population
 from safeswap.model.invariant import verify

@@ -9,7 +9,6 @@
     pairing      partners at risk and donors, nearest first; top-up to the rate (kernels)
     search       Edmonds' search for those left over (kernel, with the proof)
     report       risk, distance, distortion, and the intruder's chance, by level
-    promises     what is checked of households
 
 Sources: the targeted record swapping of census offices (Shlomo, Tudor & Groom 2010; ONS 2021; Eurostat).
 

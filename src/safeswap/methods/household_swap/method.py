@@ -10,23 +10,26 @@ from typing import Any, ClassVar
 import numpy as np
 
 from safeswap.arrays import keyed
+from safeswap.arrays.names import Names
 from safeswap.arrays.types import Int64s
 from safeswap.engines.base import Drawn, Move, Records
 from safeswap.engines.memory import MemoryRecords
 from safeswap.methods.exchange import Columns, Described, ExchangingMethod
 from safeswap.methods.household_swap.households import Households, read_households
 from safeswap.methods.household_swap.members import pair_members
-from safeswap.methods.household_swap.promises import HouseholdsStayTogether, KeptHouseholds
 from safeswap.methods.household_swap.report import describe_swap
 from safeswap.methods.household_swap.spec import HouseholdSwapSpec
 from safeswap.methods.household_swap.swapping import PER_MILLION, Risk, Rules, Swapped, swap_in_rounds, swap_once
 from safeswap.model.audit import Facts
 from safeswap.model.effect import Effect, Permuted, Replaced
+from safeswap.model.evidence import PairEvidence
 from safeswap.model.invariant import (
+    AttributesPromise,
     ChangedRecords,
     DisjointPairs,
     Invariant,
     KeptMargin,
+    PairPromise,
     PairsAgree,
     PairsDiffer,
     ReplaysFromAudit,
@@ -97,6 +100,53 @@ class HouseholdOutcome(Plan):
         found = "all" if self.covered == self.at_risk else f"{self.covered:,}"
         text = f"{self.swapped:,} of {plural(self.households, 'household')} swapped"
         return text + (f"; {found} of {self.at_risk:,} at risk moved" if self.at_risk else "")
+
+
+@dataclass(frozen=True)
+class _HouseholdPromise(AttributesPromise, PairPromise):
+    household: str = ""
+
+    @property
+    def compared(self) -> Names:
+        """The attributes named, and the number of the household."""
+        return (self.household, *self.attributes)
+
+    @property
+    def unit(self) -> str:
+        """The number of the household."""
+        return self.household
+
+
+@dataclass(frozen=True)
+class HouseholdsStayTogether(_HouseholdPromise):
+    """All members of a household have the same values of these attributes after, as before."""
+
+    @property
+    def sentence(self) -> str:
+        """The promise."""
+        return f"The members of a household stay together: they have the same {', '.join(self.attributes)}."
+
+    def problem(self, evidence: PairEvidence) -> str:
+        """Count households that were torn apart: some members changed and others not, or they differ now."""
+        torn = evidence.count_torn(self.household, self.attributes)
+        return f"{plural(torn, 'household has', 'households have')} members in different areas" if torn else ""
+
+
+@dataclass(frozen=True)
+class KeptHouseholds(_HouseholdPromise):
+    """The number of households by these attributes together is the same before and after."""
+
+    @property
+    def sentence(self) -> str:
+        """The promise."""
+        return f"The numbers of households by {', '.join(self.attributes)} are exactly as before."
+
+    def problem(self, evidence: PairEvidence) -> str:
+        """Count the cells whose number of households changed."""
+        moved = evidence.count_moved_units(self.household, self.attributes)
+        return (
+            f"{plural(moved, 'cell has', 'cells have')} a different number of households from before" if moved else ""
+        )
 
 
 class HouseholdSwap(ExchangingMethod):
