@@ -11,6 +11,8 @@ document.addEventListener("focusin", (event) => { last = event.target; });
 
 // Follow a job to its end, showing it in `box`; returns the finished job.
 export async function follow(job, box, title) {
+  // A button that is disabled while its job runs loses the focus: the keyboard goes on from what it led to.
+  const isLost = last?.disabled && [last, document.body].includes(document.activeElement);
   const bar = el("progress", { max: 1, "aria-label": title });
   const line = el("span", { class: "job-line" });
   const cancel = el("button", { type: "button", on: { click: guarded(async () => {
@@ -33,8 +35,7 @@ export async function follow(job, box, title) {
     }
   }
   say(`${title}: ${WORDS[job.state]}`);
-  // A button that was disabled meanwhile has lost the focus: the keyboard goes on from what it led to.
-  if (last?.disabled && document.activeElement === document.body) { box.tabIndex = -1; box.focus({ preventScroll: true }); }
+  if ((isLost || last === cancel) && [last, document.body].includes(document.activeElement)) { box.tabIndex = -1; box.focus({ preventScroll: true }); }
   if (job.state === "succeeded") fill(box);
   else fill(box, el("div", { class: "job card failed", role: "alert" }, el("strong", {}, `${title}: ${WORDS[job.state].toLowerCase()}.`),
     job.error ? told(job.error) : null));
