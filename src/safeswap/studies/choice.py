@@ -322,7 +322,8 @@ def _sentence(study: Study, row: int, figures: str, *, rule: str = "", dominated
     by = f" ({rule})" if rule else ""
     return (
         f"Chosen: {_name_candidate(study, record)}{rate}{constraint}, candidate {row:,}: {figures}{by}. "
-        f"It is no worse in both than {dominated:,} of the {plural(len(study.specs) - 1, 'other specification')}."
+        f"In risk and distortion it is at least as good as {dominated:,} of the "
+        f"{plural(len(study.specs) - 1, 'other specification')}."
     )
 
 

@@ -67,7 +67,7 @@ def test_the_choice_says_what_it_is_no_worse_than_and_who_comes_next():
     assert choice.rivals.column("cost_above_chosen").to_pylist() == pytest.approx([0.1, 0.1, 0.3])
     assert choice.certainty is None
     assert "add replicates" in choice.sentence
-    assert "no worse in both than 1 of the 3 other" in choice.sentence
+    assert "at least as good as 1 of the 3 other" in choice.sentence
 
 
 def test_the_mean_decides_and_the_typical_draw_is_taken_not_the_luckiest():

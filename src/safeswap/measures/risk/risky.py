@@ -207,7 +207,7 @@ class Risky:
         if not self.unsafe:
             return f"no combination of values is unsafe, in {lists} over {plural(self.records, 'record')}"
         return (
-            f"{plural(self.unsafe, 'combination')} of values unsafe, in {lists}; "
+            f"{plural(self.unsafe, 'combination of values is', 'combinations of values are')} unsafe, in {lists}; "
             f"{self.unsafe_records:,} of {plural(self.records, 'record')} ({share:.2%}) are in one"
         )
 

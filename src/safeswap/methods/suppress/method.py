@@ -266,8 +266,8 @@ def _plan_households(data: Microdata, spec: SuppressSpec) -> ValuePlan:
     cells, records = _household_problem(data, spec).count()
     counted = "households" if spec.unit == "household" else "persons"
     text = (
-        f"{plural(cells, 'combination')} of values unsafe, counting {counted}; {records:,} of "
-        f"{plural(len(data), 'record')} in one; a household attribute is blanked for all members"
+        f"{plural(cells, 'combination of values is', 'combinations of values are')} unsafe, counting {counted}; "
+        f"{records:,} of {plural(len(data), 'record')} are in one; a household attribute is blanked for all members"
     )
     return ValuePlan(method=spec.method, records=len(data), asked=records, feasible=records, text=text)
 
