@@ -60,7 +60,7 @@ def test_107_of_108_are_feasible_and_only_race_and_income_at_the_highest_rate_fa
     assert {(row["label"], row["rate"]) for row in rejected} == {("RI", 0.10)}
     assert sorted(row["replicate"] for row in rejected) == list(range(REPLICATES))
     for row in rejected:
-        assert row["reason"].startswith("2,442 pairs requested, one uniform pass gave ")
+        assert row["reason"].startswith("2,442 pairs requested, but one uniform pass gave ")
         # Half of the 24,421 random pairs times the chance that race and income both differ: about 1,990.
         assert 1_850 < int(row["reason"].split()[-1].replace(",", "")) < 2_130
 

@@ -329,7 +329,7 @@ def _sentence(study: Study, row: int, figures: str, *, rule: str = "", dominated
 
 def _name_candidate(study: Study, record: dict[str, Any]) -> str:
     """Return the label of a candidate with the names of its attributes, for which the map has letters."""
-    letters = {each["name"]: each["letter"] or "" for each in study.facts["attributes"]}
+    letters = {each["name"]: each["letter"] or "" for each in study.facts.get("attributes", ())}
     short = "".join(letters.get(name, "") for name in record["swap"])
     label = str(record["label"])
     return ", ".join(record["swap"]) + label.removeprefix(short) if short and label.startswith(short) else label

@@ -56,7 +56,7 @@ def by_definition(x, y, archive, alpha):
         "delta": delta,
         "perturbation": [norm(b - a) / norm(a) for a, b in zip(x, y, strict=True)],
         "neighbours": (z < delta).sum(axis=1).tolist(),
-        "nearest": [bool(z[i].argmin() == i) for i in range(len(y))],
+        "nearest": [bool(z[i, i] == z[i].min()) for i in range(len(y))],  # also where it shares that place
         "within": [bool(z[i, i] < delta) for i in range(len(y))],
     }
 
