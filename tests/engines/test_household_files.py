@@ -17,17 +17,23 @@ from tests.engines.specs import records_of, write_parts
 
 import safeswap as ss
 from safeswap import registry
+from safeswap.engines.base import Move
 from safeswap.engines.duckdb.checks import ChangedTable
+from safeswap.engines.duckdb.engine import HeldPairs
 from safeswap.engines.duckdb.store import Store
 from safeswap.engines.stream import LevelCoder
 from safeswap.errors import InputError
 from safeswap.files.parquet import open_parquet
+from safeswap.methods.exchange import count_in_vain
+from safeswap.methods.household_swap.method import HouseholdsStayTogether, KeptHouseholds
 from safeswap.methods.household_swap.spec import HouseholdSwapSpec
-from safeswap.model.audit import Audit, undo
+from safeswap.model.audit import Audit, Exchange, undo
 from safeswap.model.evidence import Evidence
 from safeswap.model.invariant import verify
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
+from safeswap.on_disk.duckdb import DuckDBFile, HeldEvidence
+from safeswap.on_disk.job import Job
 
 KEY = ss.Key(bytes(range(32)))
 SWAP = registry.method("household_swap")
@@ -215,3 +221,53 @@ def test_torn_units_and_units_by_cell_are_those_counted_by_hand(
     assert table.count_torn(0, [0], sizes) == torn
     assert table.count_moved_cells([0], [1], unit=0) == moved
     store.close()
+
+
+def tampered_pairs(seed: int, before: pa.Table, after: pa.Table) -> tuple[pa.Table, np.ndarray[Any, Any]]:
+    """Pairs of which some explain what they exchange and some do not, and the file after them."""
+    rng = np.random.default_rng(seed)
+    number = len(before)
+    pairs = rng.permutation(number)[: 2 * int(rng.integers(0, number // 2 + 1))].reshape(-1, 2)
+    if rng.random() < 0.3 and number > 1:  # of records that have a place already
+        pairs = np.vstack([pairs, rng.integers(0, number, (1, 2))])
+    told = Exchange(attributes=("area",), pairs=pairs.astype(np.int64)).permutation(number)
+    moved = (before if rng.random() < 0.5 else after)["area"].take(pa.array(told))
+    return after.set_column(1, "area", moved), pairs.astype(np.int64)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_the_touched_records_tell_on_duckdb_is_what_the_whole_files_tell(seed: int, tmp_path: Path) -> None:
+    before, after = tampered(seed)
+    after, pairs = tampered_pairs(seed, before, after)
+    schema = Schema(
+        attributes=(Attribute(name="home", kind=Kind.HOUSEHOLD), *(Attribute(name=n) for n in ("area", "kind")))
+    )
+    for name, table in (("before", before), ("after", after)):
+        pq.write_table(table, tmp_path / f"{name}.parquet", row_group_size=7)
+    exchange = Exchange(attributes=("area",), pairs=pairs)
+    whole = Evidence(
+        Microdata(before, schema), Microdata(after, schema), Audit(records=len(before), exchanges=(exchange,))
+    )
+    promises = (HouseholdsStayTogether(("area",), "home"), KeptHouseholds(("area", "kind"), "home"))
+    source = tmp_path / "before.parquet"
+    job = Job(source=source, target=tmp_path / "x", audit=tmp_path / "y", spec=HouseholdSwapSpec(), key=KEY)
+    with DuckDBFile(job, open_parquet(source), schema, tmp_path) as opened:
+        opened.open(schema.names)
+        opened.names, opened.moves = ("area",), (Move(("area",), HeldPairs(pairs)),)
+        held = HeldEvidence(opened, open_parquet(tmp_path / "after.parquet"), promises, [HeldPairs(pairs)])
+        for tell in (
+            lambda e: e.count_torn("home", ("area",)),
+            lambda e: e.count_moved_units("home", ("area", "kind")),
+            lambda e: e.count_moved_cells(("area", "kind")),
+            lambda e: [e.count_changed(name) for name in schema.names],
+            lambda e: (e.count_repeated(0), e.count_moved_records(0), e.number_of_pairs(0)),
+            lambda e: [count(0, names) for count in (e.count_agreeing, e.count_differing) for names in BY_NAME],
+            lambda e: [(e.explains(name), e.restores(name)) for name in schema.names],
+        ):
+            assert tell(held) == tell(whole)
+        rows = np.arange(len(before))
+        kinds = whole.before.codes_at("kind", rows)
+        assert held.count_in_vain() == count_in_vain(whole.before, whole.after, ("area",), rows, [kinds])
+
+
+BY_NAME = [("area",), ("kind",), ("area", "kind")]

@@ -5,26 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from safeswap.arrays import keyed
+from safeswap.arrays import cells, keyed
 from safeswap.arrays.names import Names
-from safeswap.arrays.types import Flags, Rows, UInt32s
+from safeswap.arrays.types import Codes, Flags, Int32s, Rows, UInt32s
 from safeswap.engines.base import Drawn, Move, Need, column_blocks, column_identity
 from safeswap.engines.duckdb.checks import ChangedTable, find_repeated
-from safeswap.engines.duckdb.engine import DuckDBRecords, InOrder
+from safeswap.engines.duckdb.engine import DuckDBRecords, HeldPairs, InOrder
 from safeswap.engines.duckdb.store import Store, limit_bytes
 from safeswap.engines.spilled_cells import ComparedCells
-from safeswap.engines.stream import RecordStream, rows_per_batch
+from safeswap.engines.stream import MISSING, RecordStream, rows_per_batch
 from safeswap.errors import InputError
 from safeswap.files.identifiers import describe_positions, find_missing, positions_of
 from safeswap.files.parquet import ParquetFiles, open_parquet
+from safeswap.model.audit import Audit, Exchange
 from safeswap.model.columns import aligned_columns, flag_changes
+from safeswap.model.evidence import Evidence
 from safeswap.model.invariant import Finding, Invariant, PairPromise
+from safeswap.model.microdata import Microdata, smallest_code_type
 from safeswap.model.score import CountedCells
 from safeswap.model.text import plural
 from safeswap.on_disk.cells import as_counted, cell_attributes, zip_batches
@@ -94,27 +96,47 @@ class DuckDBFile(RewrittenFile):
         if self.limit is not None:
             names = cell_attributes(self.schema, self.job.attributes)
             self._measured = ComparedCells(self.store.work, names, records=len(self.files))
-        if self._measured is None or {*self._measured.names} != {*self._in_table}:
-            self._moved = ComparedCells(self.work, self._in_table, records=len(self.files))
         self._after = None
         pa.default_memory_pool().release_unused()
-        evidence = DuckDBEvidence(self, open_parquet(part, is_own=True), promises)
+        written = open_parquet(part, is_own=True)
+        held = [move.pairs for move in self.moves if isinstance(move.pairs, HeldPairs)]
+        if held and len(held) == len(self.moves):
+            in_memory = HeldEvidence(self, written, promises, held)
+            self._compensating = in_memory.count_in_vain()
+            return check_promises(promises, in_memory, self.name)
+        if self._measured is None or {*self._measured.names} != {*self._in_table}:
+            self._moved = ComparedCells(self.work, self._in_table, records=len(self.files))
+        evidence = DuckDBEvidence(self, written, promises)
         try:
             return check_promises(promises, evidence, self.name)
         finally:
             evidence.close()
 
     @property
-    def compared(self) -> Names:
-        """The columns to read for :meth:`compare`."""
-        return tuple(dict.fromkeys((*self._in_table, *(() if self._measured is None else self._measured.names))))
+    def _counted(self) -> Names:
+        """The columns whose cells are counted."""
+        return tuple(name for each in (self._moved, self._measured) if each is not None for name in each.names)
 
     @property
     def _in_table(self) -> Names:
         """The attributes of the table of which the changed cells are counted."""
         return tuple(dict.fromkeys((*self.names, *self.schema.categorical)))
 
-    def compare(self, before: pa.RecordBatch, touched: Flags, after: pa.RecordBatch) -> None:
+    def iter_touched(self, written: ParquetFiles, names: Names, stream: RecordStream) -> Iterator[Touched]:
+        """Yield the records that changed or are in some pair, batch by batch, with these columns; floats are coded."""
+        start, read = 0, tuple(dict.fromkeys((*self.names, *names, *self._counted)))
+        in_pairs = InOrder(self.records.members(move.pairs for move in self.moves))
+        for mine, theirs in zip_batches(self.files, written, read, self.names, rows=rows_per_batch(len(read))):
+            flags = [_flag_differences(stream, name, mine.column(name), theirs.column(name)) for name in self.names]
+            changed = np.any(flags, axis=0)
+            self._compare(mine, changed, theirs)
+            changed[in_pairs.take_below(start + mine.num_rows) - start] = True
+            rows = np.flatnonzero(changed)
+            some = pa.array(rows)
+            yield Touched(rows + start, mine.select([*self.names, *names]).take(some), theirs.take(some))
+            start += mine.num_rows
+
+    def _compare(self, before: pa.RecordBatch, touched: Flags, after: pa.RecordBatch) -> None:
         """Count the cells of the next records, some of which changed, before and in the file read back."""
         chosen = pa.array(touched)
         now = {name: after.column(name).filter(chosen) for name in self.names}
@@ -186,6 +208,136 @@ class DuckDBFile(RewrittenFile):
             raise _bad_identifier("duplicate-identifier", message, name, first)
 
 
+class Touched(NamedTuple):
+    """Records that changed or are in some pair: their rows, and their columns before and after."""
+
+    rows: Rows
+    before: pa.RecordBatch
+    after: pa.RecordBatch
+
+
+def _count_members(stream: RecordStream, promises: Sequence[Invariant]) -> dict[str, Int32s]:
+    """Return the members of each unit, such as a household, by its code, for those that the stream has met."""
+    units = {promise.unit for promise in promises if isinstance(promise, PairPromise) and promise.unit}
+    # There are at most as many codes as records and a missing one; memory is taken as they are counted.
+    sizes = {unit: np.zeros(len(stream) + 1, dtype=np.int32) for unit in units}
+    for unit, counts in sizes.items():
+        for _, batch in stream.source.batches([unit], rows=rows_per_batch(1)):
+            stream.coder(unit).count(batch.column(0), counts)
+    return sizes
+
+
+class HeldEvidence(Evidence):
+    """Evidence of the records that changed or are in some pair, in memory, where the pairs are held there anyway.
+
+    These records make a file of their own, of the codes of their values: all others are as they were.
+    """
+
+    def __init__(
+        self, opened: DuckDBFile, written: ParquetFiles, promises: Sequence[Invariant], held: Sequence[HeldPairs]
+    ) -> None:
+        # Coded again: the code that drew the pairs must not vouch for them.
+        self._stream, self._opened = RecordStream(opened.files, opened.stream.schema), opened
+        compared = {name for promise in promises for name in promise.compared} | set(opened.schema.categorical)
+        others = tuple(name for name in opened.schema.names if name in compared and name not in opened.names)
+        rows, sides = self._read(written, others)
+        # Only the places of these records are read, and an empty array costs nothing.
+        place = np.empty(len(opened.files), dtype=np.int32 if len(opened.files) < 2**31 else np.int64)
+        place[rows] = np.arange(len(rows))
+        exchanges = []
+        for move, pairs in zip(opened.moves, held, strict=True):
+            placed: Rows = place[pairs.rows].astype(np.int64)
+            kind = {"directed": move.directed, "mutual": move.mutual}
+            exchanges.append(Exchange(attributes=move.names, pairs=placed, **kind))
+        del place
+        schema = opened.schema.select(sides[0].column_names)
+        before, after = (Microdata(side, schema) for side in sides)
+        super().__init__(before, after, Audit(records=len(rows), exchanges=tuple(exchanges)))
+        for name in schema.names:
+            self._codes[name] = before.table.column(name).to_numpy(), after.table.column(name).to_numpy()
+        self._members = _count_members(self._stream, promises)
+
+    def _read(self, written: ParquetFiles, others: Names) -> tuple[Rows, tuple[pa.Table, pa.Table]]:
+        """Return the rows of these records, and the codes of their columns before and after."""
+        names = self._opened.names
+        rows: list[Rows] = [np.zeros(0, dtype=np.int64)]
+        old: dict[str, list[Codes]] = {name: [] for name in (*names, *others)}
+        new: dict[str, list[Codes]] = {name: [] for name in names}
+        for touched in self._opened.iter_touched(written, others, self._stream):
+            rows.append(touched.rows)
+            for batch, columns in ((touched.before, old), (touched.after, new)):
+                for name, parts in columns.items():
+                    parts.append(self._narrow(name, self._stream.codes(name, batch.column(name))))
+        before, after = ({n: self._join(n, columns.pop(n)) for n in tuple(columns)} for columns in (old, new))
+        order = [name for name in self._opened.schema.names if name in before]
+        sides = [pa.table([side[name] for name in order], names=order) for side in (before, {**before, **after})]
+        return np.concatenate(rows), (sides[0], sides[1])
+
+    def _narrow(self, name: str, codes: Codes) -> Codes:
+        return codes.astype(smallest_code_type(self._stream.coder(name).bound), copy=False)
+
+    def _join(self, name: str, parts: list[Codes]) -> pa.Array:
+        empty = np.zeros(0, dtype=np.uint8)
+        return pa.array(self._narrow(name, np.concatenate([empty, *parts])))
+
+    @property
+    def attributes(self) -> Names:
+        """The attributes that were read to draw."""
+        return self._opened.records.attributes
+
+    @property
+    def identifier(self) -> str | None:
+        """The name of the record identifier."""
+        return None if self._opened.schema.identifier is None else self._opened.schema.identifier.name
+
+    @cached_property
+    def rows(self) -> Rows:
+        """The rows to examine: all of them."""
+        return np.arange(len(self.before), dtype=np.int64)
+
+    def pairs(self, exchange: Exchange) -> Rows:
+        """Return the pairs of a stage as positions within ``rows``."""
+        return exchange.pairs
+
+    def changed(self, name: str) -> Flags | None:
+        """Flag the rows whose value differs from before; None for columns that were copied, which were compared."""
+        return super().changed(name) if name in self._opened.names else None
+
+    def count_torn(self, unit: str, names: Names) -> int:
+        """Count the units of which only some members are here, or which differ now."""
+        order, units, _ = self._by_unit(unit)
+        begins = np.flatnonzero(np.append(True, units[1:] != units[:-1])[: len(units)])
+        if not len(begins):
+            return 0
+        torn = np.diff(np.append(begins, len(units))) != self._members[unit][units[begins]]
+        for name in names:
+            codes = self.codes(name)[1][order]
+            differs = np.append(False, codes[1:] != codes[:-1])
+            differs[begins] = False  # from the last one of another unit
+            torn |= np.logical_or.reduceat(differs, begins)
+        return int(np.count_nonzero(torn))
+
+    def _by_unit(self, unit: str) -> tuple[Rows, Int32s, Int32s]:
+        if unit not in self._units:
+            codes = self.codes(unit)[1]
+            order = np.argsort(codes, kind="stable")
+            order = order[np.count_nonzero(codes == MISSING) :]
+            self._units[unit] = order, codes[order], codes
+        return self._units[unit]
+
+    def count_in_vain(self) -> int:
+        """Count the records that changed although the table of the changed and all categorical attributes did not."""
+        names, bounds = self._opened.names, {name: self._stream.coder(name).bound for name in self.before.attributes}
+        others = [name for name in self._opened.schema.categorical if name not in names]
+        codes: dict[str, Any] = {name: self.codes(name) for name in bounds}
+        none = np.zeros(len(self.rows), dtype=np.uint8)
+        rest, size = cells.pack([codes[n][0] for n in others], [bounds[n] for n in others]) if others else (none, 1)
+        both, number = cells.pack([np.concatenate(codes[name]) for name in names], [bounds[name] for name in names])
+        was, now = np.split(both, 2)
+        moved = cells.count_net_change([rest, was], [rest, now], [size, number])
+        return int(np.count_nonzero(was != now)) - moved
+
+
 class DuckDBEvidence:
     """The records that changed or are in some pair, with their codes before and after, in a table."""
 
@@ -198,30 +350,13 @@ class DuckDBEvidence:
         compared = {name for promise in promises for name in promise.compared}
         self._names = opened.names
         self._others = tuple(n for n in self.attributes if n in compared and n not in self._names)
-        units = {promise.unit for promise in promises if isinstance(promise, PairPromise) and promise.unit}
-        # By code, of which there are at most as many as records and a missing one; memory is taken as they are counted.
-        self._sizes = {unit: np.zeros(len(opened.files) + 1, dtype=np.int32) for unit in units}
         self._explained: dict[int, dict[str, bool]] = {}
         self._table = ChangedTable(opened.store, changed=len(self._names), others=len(self._others))
-        self._fill(opened, written)
-
-    def _fill(self, opened: DuckDBFile, written: ParquetFiles) -> None:
-        start, read = 0, tuple(dict.fromkeys((*self._names, *self._others, *opened.compared)))
-        in_pairs = InOrder(opened.records.members(move.pairs for move in self._moves))
-        batches = zip_batches(opened.files, written, read, self._names, rows=rows_per_batch(len(read)))
         with self._table.inserter() as add:
-            for mine, theirs in batches:
-                flags = [self._differs(name, mine.column(name), theirs.column(name)) for name in self._names]
-                changed = np.any(flags, axis=0)
-                opened.compare(mine, changed, theirs)
-                changed[in_pairs.take_below(start + mine.num_rows) - start] = True
-                rows = np.flatnonzero(changed)
-                before, now = self._codes(mine, self._names, rows), self._codes(theirs, self._names, rows)
-                add(rows + start, before, now, self._codes(mine, self._others, rows))
-                start += mine.num_rows
-        for unit, sizes in self._sizes.items():  # of the units in the table: there are few
-            for _, batch in opened.files.batches([unit]):
-                self._stream.coder(unit).count(batch.column(0), sizes)
+            for rows, mine, theirs in opened.iter_touched(written, self._others, self._stream):
+                sides = self._codes(mine, self._names), self._codes(theirs, self._names)
+                add(rows, *sides, self._codes(mine, self._others))
+        self._members = _count_members(self._stream, promises)
 
     def close(self) -> None:
         """Drop the table."""
@@ -261,7 +396,7 @@ class DuckDBEvidence:
     def count_torn(self, unit: str, names: Names) -> int:
         """Count the units of which some members changed and others did not, or which differ now."""
         places = [self._names.index(name) for name in names if name in self._names]
-        return self._table.count_torn(self._others.index(unit), places, self._sizes[unit])
+        return self._table.count_torn(self._others.index(unit), places, self._members[unit])
 
     def count_moved_units(self, unit: str, names: Names) -> int:
         """Count the cells that have a different number of units from before."""
@@ -297,16 +432,17 @@ class DuckDBEvidence:
         own |= {name: f"r{i}" for i, name in enumerate(self._others)}
         return [(f"x.{own[name]}", f"y.{own[name]}") for name in names]
 
-    def _codes(self, batch: pa.RecordBatch, names: Names, rows: Rows) -> list[UInt32s]:
-        """Return the codes of some rows."""
-        return [self._stream.codes(name, batch.column(name).take(pa.array(rows))) for name in names]
+    def _codes(self, batch: pa.RecordBatch, names: Names) -> list[UInt32s]:
+        return [self._stream.codes(name, batch.column(name)) for name in names]
 
-    def _differs(self, name: str, before: pa.Array, after: pa.Array) -> npt.NDArray[np.bool_]:
-        kind = before.type.value_type if pa.types.is_dictionary(before.type) else before.type
-        if pa.types.is_floating(kind):  # compare levels, as in the exchange
-            flags: npt.NDArray[np.bool_] = self._stream.codes(name, before) != self._stream.codes(name, after)
-            return flags
-        return flag_changes(*aligned_columns(pa.chunked_array([before]), pa.chunked_array([after])))
+
+def _flag_differences(stream: RecordStream, name: str, before: pa.Array, after: pa.Array) -> Flags:
+    """Flag the records in which a column differs."""
+    kind = before.type.value_type if pa.types.is_dictionary(before.type) else before.type
+    if pa.types.is_floating(kind):  # compare levels, as in the exchange
+        flags: Flags = stream.codes(name, before) != stream.codes(name, after)
+        return flags
+    return flag_changes(*aligned_columns(pa.chunked_array([before]), pa.chunked_array([after])))
 
 
 class _Changes:

@@ -40,7 +40,7 @@ from safeswap.engines.base import (
     order_classes,
     repair,
 )
-from safeswap.engines.duckdb.store import Store
+from safeswap.engines.duckdb.store import BATCH, Store
 from safeswap.engines.spilled_cells import SpilledCells
 from safeswap.engines.stream import RecordStream, Tally, rows_per_batch
 from safeswap.files.coded_columns import load_coded
@@ -53,18 +53,24 @@ _WHOLE_FILE = 100_000
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StoredPairs:
-    """Pairs in a table: rows a and b, the code of each column on either side (a0, b0, …), and their place k.
-
-    ``rows`` are those of pairs that were decided on the driver, which holds them anyway.
-    """
+    """Pairs in a table: rows a and b, the code of each column on either side (a0, b0, …), and their place k."""
 
     table: str
     number: int
     columns: Names
-    rows: Rows | None = None
 
     def __len__(self) -> int:
         return self.number
+
+
+@dataclass(frozen=True, eq=False)
+class HeldPairs:
+    """Pairs that a method decided on the driver, which holds their rows."""
+
+    rows: Rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
 
 
 class DuckDBRecords:
@@ -190,20 +196,18 @@ class DuckDBRecords:
         """Return the whole draws of some records, in one pass over the identifier."""
         return self.stream.words(rows, draw_key=key, identity_key=self._identity_key)
 
-    def pair_rows(self, rows: Rows) -> StoredPairs:
-        """Store the pairs."""
-        table = self.store.new_table("k BIGINT, a BIGINT, b BIGINT")
-        self.store.insert(table, table_by_position([np.arange(1, len(rows) + 1), rows[:, 0], rows[:, 1]]))
-        return StoredPairs(table=table, number=len(rows), columns=(), rows=rows)
+    def pair_rows(self, rows: Rows) -> HeldPairs:
+        """Return the pairs, which stay where they were decided."""
+        return HeldPairs(rows)
 
     def _draw_batches(self, names: Names, key: bytes) -> Iterator[tuple[int, Words, dict[str, pa.Array]]]:
         return self.stream.draw_batches(names, draw_key=key, identity_key=self._identity_key)
 
     def changes(
-        self, pairs: StoredPairs, attributes: Names, *, directed: bool = False
+        self, pairs: StoredPairs | HeldPairs, attributes: Names, *, directed: bool = False
     ) -> Iterator[tuple[Rows, list[UInt32s]]]:
         """Yield the rows of the pairs in ascending order with their new codes, in batches."""
-        if pairs.rows is not None:
+        if isinstance(pairs, HeldPairs):
             yield self._exchange(pairs.rows, attributes, directed=directed)
             return
         pairs = self._with_codes(pairs, attributes)
@@ -222,10 +226,11 @@ class DuckDBRecords:
         rows = np.flatnonzero(flags)
         place = np.cumsum(flags, dtype=np.int32 if len(flags) < 2**31 else np.int64)
         codes = [np.empty(len(rows), dtype=np.uint32) for _ in names]
-        for start, columns in self.stream.coded(names):
-            low, high = np.searchsorted(rows, [start, start + len(columns[0])])
-            for new, column in zip(codes, columns, strict=True):
-                new[low:high] = column[rows[low:high] - start]
+        for start, batch in self.stream.source.batches(names, rows=rows_per_batch(len(names))):
+            low, high = np.searchsorted(rows, [start, start + batch.num_rows])
+            some = pa.array(rows[low:high] - start)
+            for name, new, column in zip(names, codes, batch.columns, strict=True):
+                new[low:high] = self.stream.codes(name, column.take(some))
         places = place[pairs].astype(np.int64) - 1
         del flags, place
         for column in codes:
@@ -260,19 +265,22 @@ class DuckDBRecords:
         self._joined[pairs.table, names] = StoredPairs(table=joined, number=pairs.number, columns=names)
         return self._joined[pairs.table, names]
 
-    def members(self, pairs: Iterable[StoredPairs]) -> Iterator[Rows]:
+    def members(self, pairs: Iterable[StoredPairs | HeldPairs]) -> Iterator[Rows]:
         """Yield the rows that are in some pair, in ascending order, in batches."""
         pairs = tuple(pairs)
-        held = [each.rows for each in pairs if each.rows is not None]
-        if held and len(held) == len(pairs):
-            yield np.flatnonzero(self._flag_members(held))
+        stored = [each for each in pairs if isinstance(each, StoredPairs)]
+        if len(stored) < len(pairs):
+            yield np.flatnonzero(self._flag_members(rows for each in pairs for rows in self.rows_of(each)))
             return
-        sides = " UNION ".join(f"SELECT {side} AS r FROM {each.table}" for each in pairs for side in "ab")  # noqa: S608
+        sides = " UNION ".join(f"SELECT {side} AS r FROM {each.table}" for each in stored for side in "ab")  # noqa: S608
         query = f"SELECT r FROM ({sides}) ORDER BY r"  # noqa: S608
         yield from (batch.column(0).to_numpy() for batch in (self.store.batches(query) if sides else ()))
 
-    def rows_of(self, pairs: StoredPairs) -> Iterator[Rows]:
+    def rows_of(self, pairs: StoredPairs | HeldPairs) -> Iterator[Rows]:
         """Yield the pairs as rows, in the order of drawing, in batches."""
+        if isinstance(pairs, HeldPairs):
+            yield from (pairs.rows[start : start + BATCH] for start in range(0, len(pairs), BATCH))
+            return
         for batch in self.store.batches(f"SELECT a, b FROM {pairs.table} ORDER BY k"):  # noqa: S608
             yield np.stack([batch.column(0).to_numpy(), batch.column(1).to_numpy()], axis=1)
 
