@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import safeswap as ss
@@ -17,6 +18,8 @@ from safeswap.arrays.compiled import Budget, Kernel, is_plain_python, njit, plai
 from safeswap.methods.household_swap import pairing
 from safeswap.methods.household_swap.pairing import Ground, _sort_first
 from safeswap.model.key import Key
+from safeswap.model.microdata import Microdata
+from safeswap.model.schema import Attribute, Schema
 
 SPECS: list[dict[str, Any]] = [
     {"risk_variables": ["AGE", "SEX", "ORIGIN"], "similar": [["TENURE", "HTYPE"], ["TENURE"]], "rate": 0.3},
@@ -51,6 +54,20 @@ def test_plain_python_gives_the_same_plan_records_and_figures(
     assert plain[0] == compiled[0]
     assert plain[1].data.table.equals(compiled[1].data.table)
     assert figures == dict(compiled[1].audit.facts)
+
+
+def test_more_members_than_two_bytes_count_are_paired_in_plain_python() -> None:
+    """Without anybody at risk the kernels stay Python for files of many persons; sizes of households are narrow."""
+    homes = np.repeat(np.arange(4_000), 17)
+    table = pa.table({"home": homes, "area": pa.array([f"a{home % 50}" for home in homes])})
+    schema = Schema(attributes=(Attribute(name="home", kind="household"), Attribute(name="area", kind="geography")))
+    spec, key = {"method": "household_swap", "rate": 1.0}, Key(bytes(31) + b"\x07")
+    found = []
+    for plain in (True, False):
+        with plain_python(plain):
+            found.append(ss.mask(Microdata(table, schema), spec, key=key))
+    assert found[0].audit.made * 2 == len(homes) > 1 << 16
+    assert found[0].data.table.equals(found[1].data.table)
 
 
 @pytest.mark.parametrize("seed", range(20))

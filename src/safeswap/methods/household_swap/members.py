@@ -12,7 +12,7 @@ from safeswap.arrays.types import Rows
 from safeswap.engines.base import Records
 from safeswap.methods.household_swap.households import Households
 from safeswap.methods.household_swap.pairing import pair_risky
-from safeswap.methods.household_swap.swapping import Swapped
+from safeswap.methods.household_swap.swapping import STEPS_PER_PERSON, Swapped
 from safeswap.model.key import Key
 
 
@@ -29,7 +29,7 @@ def pair_members(
     mates = partner[heads]
     even = bool((size[heads] == size[mates]).all())
     rows = np.empty(int(size[heads].sum(dtype=np.int64) + size[mates].sum(dtype=np.int64)), dtype=np.int64)
-    plain = partial(python_if_little, len(found.numbers), pair_risky)
+    plain = partial(python_if_little, len(found.numbers) + STEPS_PER_PERSON * len(rows), pair_risky)
     with plain():
         _list_members(found.numbers, partner, rows)
     words = records.words(rows, keyed.derive(key.secret, *context))
@@ -62,7 +62,7 @@ def _list_members(numbers, partner, rows):  # type: ignore[no-untyped-def]
 @njit(cache=True, nogil=True)
 def _sort_members(numbers, rows, words, partner, size):  # type: ignore[no-untyped-def]
     """Return where the members of each household end, and all rows by household and draw."""
-    ends, place = np.empty(len(size), np.int32), 0
+    ends, place = np.empty(len(size), np.int32), np.int64(0)  # sizes are narrow, and stay so in plain Python
     for household in range(len(size)):
         ends[household] = place
         place += size[household] if partner[household] >= 0 else 0
@@ -105,7 +105,7 @@ def _precedes(words, one, other):  # type: ignore[no-untyped-def]
 @njit(cache=True, nogil=True)
 def _pair(takers, givers, size, ends, members):  # type: ignore[no-untyped-def]
     """Pair each member of a household with one of its partner, in the order of their draws and around again."""
-    number, place = 0, 0
+    number, place = np.int64(0), 0
     for taker in takers:
         number += size[taker]
     pairs = np.empty((number, 2), np.int64)

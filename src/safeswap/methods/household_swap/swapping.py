@@ -271,19 +271,57 @@ class Swapped:
 def swap_in_rounds(population: Population, rules: Rules, risk: Risk, *, k: int, rounds: int) -> Swapped:
     """Swap; require those found rare and in their true area to move too; swap afresh from the original.
 
-    With ``k`` 0 the risk is not from counts, and one round is all.
+    With ``k`` 0 the risk is not from counts, and one round is all. Those found later never cost one at risk its
+    partner: where they would, the cell keeps what the risk alone requires.
     """
     board, added = _Board(population), []
     with python_if_little(_estimate_steps(population), pairing.pair_risky):
         done = _swap(board, rules, risk)
+        promised = _Promised.of(population, risk, done.partner)
         for _ in range(rounds - 1 if k else 0):
-            more = find_exposed(population, done, done.required, k)
-            added.append(int(np.count_nonzero(more != done.required)))
-            if not added[-1]:
+            before = done.required
+            more = find_exposed(population, done, before, k)
+            promised.restore(more, promised.settled)
+            if (more == before).all():
+                added.append(0)
                 break
-            del done  # of a hundred million persons, 220 MB
-            done = _swap(board, rules, replace(risk, required=more))
+            del done  # of a hundred million persons, 180 MB
+            done = _swap(board, rules, replace(risk, required=more), promised)
+            added.append(int(np.count_nonzero(done.required != before)))
     return replace(done, risk=risk, added=tuple(added))
+
+
+@dataclass(eq=False)
+class _Promised:
+    """How many of those at risk move in each cell of the loosest profile, whoever is required to move besides."""
+
+    cell: Integers
+    required: UInt8s
+    risky: Integers  # households at risk
+    covered: Int64s  # by cell, from risk alone
+    settled: Flags  # by cell: those found later are not required to move, since one at risk would stay
+
+    @classmethod
+    def of(cls, population: Population, risk: Risk, partner: Int32s) -> _Promised:
+        """Count the households at risk with a partner."""
+        cell = population.profiles[-1]
+        risky = np.flatnonzero(risk.required < population.areas.depth)
+        covered = np.bincount(cell[risky[partner[risky] >= 0]], minlength=int(cell.max(initial=0)) + 1)
+        return cls(cell, risk.required, risky, covered, np.zeros(len(covered), dtype=np.bool_))
+
+    def find_broken(self, partner: Int32s) -> Flags:
+        """Flag the cells in which fewer of those at risk have a partner."""
+        found = np.bincount(self.cell[self.risky[partner[self.risky] >= 0]], minlength=len(self.covered))
+        broken: Flags = (found < self.covered) & ~self.settled
+        return broken
+
+    def restore(self, required: UInt8s, cells: Flags) -> Integers:
+        """Require in these cells what the risk alone requires; return their households."""
+        if not cells.any():
+            return np.zeros(0, dtype=np.int64)
+        households = np.flatnonzero(cells[self.cell])
+        required[households] = self.required[households]
+        return households
 
 
 def _estimate_steps(population: Population) -> int:
@@ -341,7 +379,7 @@ class _Board:
         return _group(self.population.ranks, self.number)  # type: ignore[no-any-return]
 
 
-def _swap(board: _Board, rules: Rules, risk: Risk) -> Swapped:
+def _swap(board: _Board, rules: Rules, risk: Risk, promised: _Promised | None = None) -> Swapped:
     population, areas = board.population, board.areas
     partner = np.full(len(population.area), FREE, dtype=np.int32)
     if population.movable is not None:
@@ -354,16 +392,28 @@ def _swap(board: _Board, rules: Rules, risk: Risk) -> Swapped:
         smallest=risk.smallest,
         partner=partner,
     )
-    alone = np.flatnonzero((risk.required < areas.depth) & (partner == FREE))
-    draw = population.draw[alone]  # distinct
-    risky = order.sort_by_draw(alone, draw, lambda _: np.stack([draw, draw], axis=1)).astype(np.int32)
-    proved = True
-    for place in range(len(population.profiles)):
-        if not (partner[risky] == FREE).any():
-            break
-        proved = _pair_profile(risky, ground, board.sort(place), areas, rules)
+    proved = _pair_required(ground, board, rules)
+    if promised is not None and (broken := promised.find_broken(partner)).any():
+        promised.settled |= broken
+        households = promised.restore(risk.required, broken)
+        partner[households[partner[households] >= 0]] = FREE
+        proved &= _pair_required(ground, board, rules)
     target, short = _top_up(ground, board, rules)
     return Swapped(partner=partner, required=risk.required, risk=risk, target=target, short=short, proved=proved)
+
+
+def _pair_required(ground: Ground, board: _Board, rules: Rules) -> bool:
+    """Pair the households that must move and have no partner, strict profile first; return whether that is proved."""
+    areas = board.areas
+    alone = np.flatnonzero((ground.required < areas.depth) & (ground.partner == FREE))
+    draw = ground.draw[alone]  # distinct
+    risky = order.sort_by_draw(alone, draw, lambda _: np.stack([draw, draw], axis=1)).astype(np.int32)
+    proved = True
+    for place in range(len(board.population.profiles)):
+        if not (ground.partner[risky] == FREE).any():
+            break
+        proved = _pair_profile(risky, ground, board.sort(place), areas, rules)
+    return proved
 
 
 def _pair_profile(risky: Int32s, ground: Ground, profile: Profile, areas: Areas, rules: Rules) -> bool:
