@@ -140,7 +140,7 @@ def refuse_nul(table: pa.Table) -> None:
         if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
             continue
         chunks = [c.dictionary if isinstance(c, pa.DictionaryArray) else c for c in column.chunks]
-        number = sum(pc.sum(pc.match_substring(chunk, "\0")).as_py() or 0 for chunk in chunks)
+        number = sum(pc.sum(pc.match_substring(chunk, "\0")).as_py() or 0 for chunk in chunks if _holds_nul(chunk))
         if number:
             raise OutputError(
                 f"column {name!r} holds NUL characters in {plural(number, 'text')}",
@@ -148,6 +148,19 @@ def refuse_nul(table: pa.Table) -> None:
                 hint="remove them before masking, or write Parquet",
                 column=name,
             )
+
+
+def _holds_nul(texts: pa.Array) -> bool:
+    """Return whether there is a NUL byte in the bytes of some texts, which are looked through faster than the texts."""
+    width = 8 if pa.types.is_large_string(texts.type) else 4
+    _, offsets, content = texts.buffers()
+    if content is None or not len(texts):
+        return False
+    first, last = (
+        int.from_bytes(offsets[width * at : width * (at + 1)], "little")
+        for at in (texts.offset, texts.offset + len(texts))
+    )
+    return not np.frombuffer(content, np.uint8)[first:last].all()
 
 
 def distinct_count(column: pa.ChunkedArray) -> int:

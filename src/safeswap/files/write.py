@@ -7,17 +7,20 @@ import re
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import BinaryIO, Protocol, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from safeswap.arrays.compiled import is_worth_compiling, njit
 from safeswap.errors import OutputError
 from safeswap.files.atomic import PRIVATE_FILE, atomic_write
 from safeswap.files.columns import drop_unused_levels, refuse_nul
 from safeswap.files.dialect import default_delimiter
 from safeswap.files.formats import list_writable
-from safeswap.model.microdata import Microdata
+from safeswap.model.microdata import Microdata, share_dictionary
 
 
 class Result(Protocol):
@@ -29,7 +32,13 @@ class Result(Protocol):
 
 
 Writable: TypeAlias = pa.Table | Microdata | Result
+Fields: TypeAlias = tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.uint8]]
+"""The number of each record's field, where each field begins and ends, and the bytes of all."""
+
+_IN_ORDER = np.empty(0, np.int32)
 _FEW_FIELDS = 1 << 22
+_BATCH = 1 << 14
+_SPECIAL = ('"', "\n", "\r")
 _PLAIN_NAME = re.compile(r"[^\W_][\w.\- ]*", re.ASCII)
 
 
@@ -64,15 +73,9 @@ def write_csv(
     if table.num_columns == 1:
         delimiter = default_delimiter(Path(path))  # unused, but must be the one assumed on reading
     written = _writable_as_text(table)
-    fields = _plain_fields(written, delimiter)
     with atomic_write(path, force=force, mode=mode) as part, part.open("wb") as file:
         file.write((delimiter.join(_header_field(name) for name in table.column_names) + "\n").encode())
-        if fields is not None:
-            file.write(_join_fields(fields, delimiter))
-        else:
-            import polars as pl
-
-            pl.DataFrame(pl.from_arrow(written)).write_csv(file, include_header=False, separator=delimiter)
+        write_lines(written, file, delimiter)
 
 
 def write_parquet(
@@ -146,36 +149,76 @@ def _header_field(name: str) -> str:
     return name if _PLAIN_NAME.fullmatch(name) else '"' + name.replace('"', '""') + '"'
 
 
-def _plain_fields(table: pa.Table, delimiter: str) -> list[pa.Array] | None:
-    """Return the columns as fields of a small file of text, whole numbers and truth values; None for any other.
+def write_lines(table: pa.Table, file: BinaryIO, delimiter: str = ",") -> None:
+    """Write the records as lines of text, without a header: the same bytes as Polars writes.
 
-    The same bytes as Polars writes, without importing it: that takes longer than writing a small file.
+    Texts, whole numbers and truth values are written without Polars, which takes longer to import than to write a
+    small file, and twice as long for a large one.
     """
-    if not 0 < table.num_rows * table.num_columns <= _FEW_FIELDS:
-        return None
-    fields = []
-    for column in table.columns:
-        kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-            fields.append(_quote_fields(column, delimiter))
-        elif pa.types.is_integer(kind) or pa.types.is_boolean(kind):
-            fields.append(column.cast(kind).cast(pa.large_string()).combine_chunks())
-        else:
-            return None
-    return fields
+    cells = table.num_rows * table.num_columns
+    if cells and all(_is_plain(column.type) for column in table.columns):
+        if cells <= _FEW_FIELDS:
+            file.write(_join_fields([_plain_fields(column, delimiter) for column in table.columns], delimiter))
+            return
+        if is_worth_compiling(cells):
+            _write_batches(table, file, delimiter)
+            return
+    import polars as pl
+
+    try:
+        pl.DataFrame(pl.from_arrow(table)).write_csv(file, include_header=False, separator=delimiter)
+    except OSError as error:  # polars gives errno in the message only
+        number = re.search(r"os error (\d+)", str(error))
+        raise OSError(int(number[1]) if number else error.errno, "the file could not be written") from None
 
 
-def _quote_fields(column: pa.ChunkedArray, delimiter: str) -> pa.Array:
-    """Quote the texts that need it; of a column of categories, only the levels are looked at."""
+def _is_plain(kind: pa.DataType) -> bool:
+    """Return whether values are texts, whole numbers or truth values, as such or as categories."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return _is_text(kind) or bool(pa.types.is_integer(kind) or pa.types.is_boolean(kind))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _plain_fields(column: pa.ChunkedArray, delimiter: str) -> pa.Array:
+    """Return the values as fields; of a column of categories, only the levels are looked at."""
     column = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
-    texts = (column.dictionary if pa.types.is_dictionary(column.type) else column).cast(pa.large_string())
+    if not pa.types.is_dictionary(column.type):
+        return _quote_fields(column, delimiter)
+    return _quote_fields(column.dictionary, delimiter).take(column.indices)
+
+
+def _quote_fields(values: pa.Array, delimiter: str) -> pa.Array:
+    """Return values as text, quoted where that is necessary."""
+    texts = values.cast(pa.large_string())
+    if not _is_text(values.type) or not _need_quotes(texts, delimiter):
+        return texts
     needs_quotes = pc.equal(texts, "")
-    for special in (delimiter, '"', "\n", "\r"):
+    for special in (delimiter, *_SPECIAL):
         needs_quotes = pc.or_(needs_quotes, pc.match_substring(texts, special))
     mark, nothing = _text('"'), _text("")
     quoted = pc.binary_join_element_wise(mark, pc.replace_substring(texts, '"', '""'), mark, nothing)
-    fields = pc.if_else(needs_quotes, quoted, texts)
-    return fields.take(column.indices) if pa.types.is_dictionary(column.type) else fields
+    return pc.if_else(needs_quotes, quoted, texts)
+
+
+def _need_quotes(texts: pa.Array, delimiter: str) -> bool:
+    """Return whether some text may need quotes, by the bytes of all."""
+    offsets, content = _contents(texts)
+    empty = offsets[1:] == offsets[:-1]
+    if texts.null_count:
+        empty &= texts.is_valid().to_numpy(zero_copy_only=False)
+    return bool(empty.any()) or any((content == ord(each)).any() for each in (delimiter, *_SPECIAL))
+
+
+def _contents(texts: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
+    """Return where each text begins and ends in the bytes of all, and these."""
+    _, places, content = texts.buffers()
+    if not len(texts) or content is None:
+        return np.zeros(len(texts) + 1, np.int64), np.empty(0, np.uint8)
+    offsets = np.frombuffer(places, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    return offsets - offsets[0], np.frombuffer(content, np.uint8)[offsets[0] : offsets[-1]]
 
 
 def _join_fields(fields: list[pa.Array], delimiter: str) -> pa.Buffer:
@@ -184,6 +227,65 @@ def _join_fields(fields: list[pa.Array], delimiter: str) -> pa.Buffer:
     last = pc.binary_join_element_wise(fields[-1], _text("\n"), _text(""), **options)
     lines = pc.binary_join_element_wise(*fields[:-1], last, _text(delimiter), **options)
     return lines.buffers()[2]
+
+
+def _write_batches(table: pa.Table, file: BinaryIO, delimiter: str) -> None:
+    """Write many lines, some at a time, in memory that stays in the cache."""
+    columns = [share_dictionary(column) for column in table.columns]
+    levels = [_fields_of_levels(column, delimiter) for column in columns]
+    marks = [ord(delimiter)] * (len(columns) - 1) + [ord("\n")]
+    lines = np.empty(0, np.uint8)
+    for start in range(0, table.num_rows, _BATCH):
+        pieces = [column.slice(start, _BATCH).combine_chunks() for column in columns]
+        fields = [_fields_of(piece, known, delimiter) for piece, known in zip(pieces, levels, strict=True)]
+        ends = np.zeros(len(pieces[0]), np.int64)
+        for each in fields:
+            _add_lengths(*each[:2], ends)
+        np.cumsum(ends, out=ends)
+        if ends[-1] > lines.size:
+            lines = np.empty(2 * ends[-1], np.uint8)
+        places = np.append(0, ends[:-1])
+        for each, mark in zip(fields, marks, strict=True):
+            _place_fields(*each, places, lines, mark)
+        file.write(lines[: ends[-1]].data)
+
+
+def _fields_of_levels(column: pa.ChunkedArray, delimiter: str) -> Fields | None:
+    """Return the fields of a column's categories, and an empty one for a missing value; None if it has none."""
+    if not pa.types.is_dictionary(column.type):
+        return None
+    offsets, content = _contents(_quote_fields(column.chunk(0).dictionary, delimiter).fill_null(""))
+    return _IN_ORDER, np.append(offsets, offsets[-1]), content
+
+
+def _fields_of(piece: pa.Array, levels: Fields | None, delimiter: str) -> Fields:
+    piece = piece.chunk(0) if isinstance(piece, pa.ChunkedArray) else piece
+    if levels is None:
+        return _IN_ORDER, *_contents(_quote_fields(piece, delimiter).fill_null(""))
+    codes = piece.indices
+    if codes.null_count:
+        codes = codes.cast(pa.int64()).fill_null(len(piece.dictionary))
+    return codes.to_numpy().astype(np.int32, copy=False), *levels[1:]
+
+
+@njit(cache=True, nogil=True)
+def _add_lengths(codes, offsets, lengths):  # type: ignore[no-untyped-def]
+    """Add the length of each record's field, and of the mark after it; without codes the fields are in order."""
+    for row in range(lengths.size):
+        field = np.int64(codes[row]) if codes.size else row
+        lengths[row] += offsets[field + 1] - offsets[field] + 1
+
+
+@njit(cache=True, nogil=True)
+def _place_fields(codes, offsets, content, places, lines, mark):  # type: ignore[no-untyped-def]
+    """Copy each record's field, and the mark after it, to its place, which moves on to the next field."""
+    for row in range(places.size):
+        field, place = np.int64(codes[row]) if codes.size else row, places[row]
+        for k in range(offsets[field], offsets[field + 1]):
+            lines[place] = content[k]
+            place += 1
+        lines[place] = mark
+        places[row] = place + 1
 
 
 def _text(value: str) -> pa.Scalar:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -148,16 +147,11 @@ def _parquet_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _write_csv(table: pa.Table, path: Path) -> None:
-    import polars as pl
+    from safeswap.files.write import write_lines
 
-    frame = pl.DataFrame(pl.from_arrow(table))
     with path.open("wb") as file:
         file.write((",".join(_quoted(name) for name in table.column_names) + "\n").encode())
-        try:
-            frame.write_csv(file, include_header=False)
-        except OSError as error:  # polars gives errno in the message only
-            number = re.search(r"os error (\d+)", str(error))
-            raise OSError(int(number[1]) if number else error.errno, "the file could not be written") from None
+        write_lines(table, file)
 
 
 def _quoted(name: str) -> str:
