@@ -152,12 +152,23 @@ def count_net_change(before: Sequence[Codes], after: Sequence[Codes], cardinalit
     2
     """
     if not is_worth_compiling(8 * len(before[0])):
-        return count_cells_jointly(before, after, cardinalities).net_change
+        return _count_net_change_in_numpy(*_pack_alike(before, after, cardinalities)[:2])
     first, second, _ = _pack_alike(before, after, cardinalities)
     sides = [first, second]
     threads = min(2, len(split_runs(len(first), _SORTING)))
     run_all(lambda side: sides.__setitem__(side, np.sort(sides[side])), range(2), threads)
     return len(first) - int(_count_shared(*sides))
+
+
+def _count_net_change_in_numpy(first: Codes, second: Codes) -> int:
+    both = np.concatenate([first, second]).astype(np.uint64) << np.uint64(1)
+    if not len(both):
+        return 0
+    both[: len(first)] |= np.uint64(1)  # the sides, below the cells: at most 2**62 of these
+    both.sort()
+    begins = np.append(0, 1 + np.flatnonzero(np.diff(both >> np.uint64(1))))
+    members, came_before = np.diff(begins, append=len(both)), np.add.reduceat(both & np.uint64(1), begins)
+    return int(np.abs(members - 2 * came_before.astype(np.int64)).sum()) // 2
 
 
 def count_changed_cells(before: Sequence[Codes], after: Sequence[Codes], cardinalities: Sequence[int]) -> JointCounts:

@@ -361,6 +361,16 @@ if hasattr(os, "register_at_fork"):
 
 
 def _most_threads() -> int:
-    import numba  # takes a third of a second, so only for large files
+    """Return the number of threads that Numba would use, without importing it, which takes a third of a second."""
+    loaded = sys.modules.get("numba.core.config")
+    if loaded is not None and hasattr(loaded, "NUMBA_NUM_THREADS"):
+        return int(loaded.NUMBA_NUM_THREADS)
+    stated = os.environ.get("NUMBA_NUM_THREADS", "")
+    return int(stated) if stated.isdecimal() else _count_cores()
 
-    return int(vars(numba.config)["NUMBA_NUM_THREADS"])
+
+def _count_cores() -> int:
+    try:
+        return max(1, len(os.sched_getaffinity(0)))
+    except AttributeError:  # not on this system
+        return os.cpu_count() or 1

@@ -21,8 +21,8 @@ from safeswap.arrays import keyed
 from safeswap.arrays.compiled import is_worth_compiling, njit, run_all, split_runs
 from safeswap.arrays.types import Codes, Flags, Int64s, Rows, UInt32s, Words
 
-_WORTH_BUCKETS = 20_000
 _SORTING = 8  # sorting costs as much as so many passes
+_PART = 1 << 15  # records that are sorted at once: they fit the second-level cache
 
 
 def draw_prefix(identity: npt.NDArray[np.int64] | Words, key: bytes, share: float) -> Rows:
@@ -34,17 +34,25 @@ def draw_prefix(identity: npt.NDArray[np.int64] | Words, key: bytes, share: floa
     """
     threshold = np.uint64(min(int(share * 2.0**64), 2**64 - 1))
     runs = split_runs(len(identity)) if len(identity) else []
-    found: dict[int, tuple[Rows, Words]] = {}
+    found: list[list[tuple[Rows, Words]]] = [[] for _ in runs]
 
-    def draw(run: tuple[int, int]) -> None:
-        for start, draws in keyed.draw_chunks(identity[slice(*run)], key):
+    def draw(number: int) -> None:
+        first = runs[number][0]
+        for start, draws in keyed.draw_chunks(identity[slice(*runs[number])], key):
             some = np.flatnonzero(draws <= threshold)
-            found[run[0] + start] = some + (run[0] + start), draws[some]
+            found[number].append((some + (first + start), draws[some]))
 
-    run_all(draw, runs)
-    if not found:
-        return np.zeros(0, dtype=np.int64)
-    rows, values = (np.concatenate([found[start][part] for start in sorted(found)]) for part in (0, 1))
+    run_all(draw, range(len(runs)))
+    ends = np.cumsum([0, *(sum(len(rows) for rows, _ in parts) for parts in found)])
+    rows, values = np.empty(ends[-1], dtype=np.int64), np.empty(ends[-1], dtype=np.uint64)
+
+    def collect(number: int) -> None:
+        here = slice(ends[number], ends[number + 1])
+        if found[number]:
+            np.concatenate([some for some, _ in found[number]], out=rows[here])
+            np.concatenate([draws for _, draws in found[number]], out=values[here])
+
+    run_all(collect, range(len(runs)))
     return sort_by_draw(rows, values, lambda some: keyed.encrypt(as_blocks(identity[some]), key))
 
 
@@ -123,12 +131,7 @@ def as_blocks(identity: npt.NDArray[np.int64] | Words) -> Words:
 
 def sort_by_draw(rows: Rows, values: Words, encrypt: Callable[[Rows], Words]) -> Rows:
     """Sort rows by the first word of their draws; where two are equal, by the whole draws, which ``encrypt`` gives."""
-    if len(rows) < _WORTH_BUCKETS or not is_worth_compiling(8 * len(rows)):
-        order = np.argsort(values)
-        ordered: Rows = rows[order]
-        met = bool((np.diff(values[order]) == 0).any())
-    else:
-        ordered, met = _sort_stretches(rows, values)
+    ordered, met = sort_uniform(rows, values)
     if met:
         # Two 64-bit draws are equal; the whole cipher text, which is unique, breaks the tie. Row numbers must not.
         full = encrypt(rows)
@@ -136,70 +139,51 @@ def sort_by_draw(rows: Rows, values: Words, encrypt: Callable[[Rows], Words]) ->
     return ordered
 
 
-def _sort_stretches(rows: Rows, values: Words) -> tuple[Rows, bool]:
-    """Like :func:`bucket_sort`, with a stretch of the values for each thread."""
-    stretches = len(split_runs(len(rows), _SORTING))
-    if stretches == 1:
-        return bucket_sort(rows, values)
-    width = values.max() // np.uint64(stretches) + np.uint64(1)
-    stretch = values // width
-    found: dict[int, tuple[Rows, bool]] = {}
+def sort_uniform(rows: Rows, values: Words) -> tuple[Rows, bool]:
+    """Return the rows by ascending values, and whether two values are equal. Linear time for uniform values.
 
-    def sort(number: int) -> None:
-        some = np.flatnonzero(stretch == number)
-        if len(some):  # counted from its start, so that buckets are small
-            found[number] = bucket_sort(rows[some], values[some] - np.uint64(number) * width)
+    Many rows are first moved to parts of the range of values, and each part is then sorted in the cache, on all cores.
 
-    run_all(sort, range(stretches))
-    parts = [found[number] for number in sorted(found)]
-    return np.concatenate([part for part, _ in parts]), any(met for _, met in parts)
-
-
-@njit(cache=True, nogil=True)
-def bucket_sort(rows: Rows, values: Words) -> tuple[Rows, bool]:
-    """Sort rows by their values; return them, and whether two values are equal.
-
-    Draws are uniform, so buckets by their leading bits hold a handful each: linear time. Values that are not uniform
-    are sorted correctly too, only slower.
+    >>> sort_uniform(np.array([7, 8, 9]), np.array([30, 10, 20], np.uint64))[0].tolist()
+    [8, 9, 7]
     """
-    n = len(rows)
-    largest = values.max()
-    shift = np.uint64(0)
-    while (largest >> shift) >= np.uint64(n // 4 + 2):  # at least two: a word cannot be shifted by all of its 64 bits
-        shift += np.uint64(1)
-    start = np.zeros((largest >> shift) + np.uint64(2), dtype=np.int64)
-    for value in values:
-        start[(value >> shift) + np.uint64(1)] += 1
-    for b in range(1, len(start)):
-        start[b] += start[b - 1]
-    place = start[:-1].copy()
-    sorted_rows = np.empty_like(rows)
-    sorted_values = np.empty_like(values)
-    for i in range(n):
-        bucket = values[i] >> shift
-        sorted_rows[place[bucket]] = rows[i]
-        sorted_values[place[bucket]] = values[i]
-        place[bucket] += 1
-    met = False
-    for b in range(len(start) - 1):
-        met |= _insertion_sort(sorted_rows, sorted_values, start[b], start[b + 1])
-    return sorted_rows, met
+    if len(rows) < 2 * _PART or not is_worth_compiling(8 * len(rows)):
+        order, met = _order_words(values)
+        return rows[order], met
+    bits = min(_BITS, (len(rows) // _PART).bit_length())
+    shift = np.uint64(max(0, int(values.max()).bit_length() - bits))
+    values, ordered, starts = _sort_by_digit(values, rows, shift)
+    equal: list[bool] = []
+
+    def sort(part: int) -> None:
+        here = slice(starts[part], starts[part + 1])
+        order, met = _order_words(values[here])
+        ordered[here] = ordered[here][order]
+        equal.append(met)
+
+    run_all(sort, np.flatnonzero(np.diff(starts) > 1).tolist(), len(split_runs(len(rows), _SORTING)))
+    return ordered, any(equal)
 
 
-@njit(cache=True, nogil=True)
-def _insertion_sort(rows: Rows, values: Words, start: int, end: int) -> bool:
-    met = False
-    for i in range(start + 1, end):
-        value, row = values[i], rows[i]
-        j = i - 1
-        while j >= start and values[j] > value:
-            values[j + 1] = values[j]
-            rows[j + 1] = rows[j]
-            j -= 1
-        values[j + 1] = value
-        rows[j + 1] = row
-        met |= j >= start and values[j] == value
-    return met
+def _order_words(words: Words) -> tuple[Rows, bool]:
+    """Return the positions of the words in ascending order, and whether two words are equal.
+
+    Positions are packed below the leading bits: plain words are sorted several times as fast as positions are.
+    """
+    if len(words) < 2:
+        return np.arange(len(words)), False
+    place_bits = (len(words) - 1).bit_length()
+    above = words - words.min()
+    cut = int(above.max()).bit_length() + place_bits - 64
+    packed = above >> np.uint64(max(cut, 0)) << np.uint64(place_bits)
+    packed |= np.arange(len(words), dtype=np.uint64)
+    packed.sort()
+    order = (packed & np.uint64((1 << place_bits) - 1)).view(np.int64)
+    packed >>= np.uint64(place_bits)
+    if not (packed[1:] == packed[:-1]).any():
+        return order, False
+    order = np.argsort(words)
+    return order, bool((np.diff(words[order]) == 0).any())
 
 
 # Parallel radix sort. Only the bytes that can differ are visited. Every run of records has its own counts and its own
@@ -231,17 +215,19 @@ def sort_rows(codes: Codes, cells: int, rows: UInt32s | None = None) -> tuple[Co
         found = np.argsort(ordered, kind="stable")
         return ordered[found], place[found]
     for shift in range(0, max(cells - 1, 0).bit_length(), _BITS):
-        ordered, place = _sort_by_digit(ordered, place, ordered.dtype.type(shift))
+        ordered, place, _ = _sort_by_digit(ordered, place, ordered.dtype.type(shift))
     return ordered, place
 
 
-def _sort_by_digit(codes: Codes, rows: UInt32s, shift: np.unsignedinteger[Any]) -> tuple[Codes, UInt32s]:
+def _sort_by_digit(codes: Codes, rows: Any, shift: np.unsignedinteger[Any]) -> tuple[Codes, Any, Int64s]:
+    """Return codes and rows in the order of one digit, stable, and where each value of the digit starts."""
     runs = split_runs(codes.size)
     mask = codes.dtype.type((1 << _BITS) - 1)
     counts = np.zeros((len(runs), 1 << _BITS), np.int64)
     run_all(lambda r: _count_digit(codes[slice(*runs[r])], shift, mask, counts[r]), range(len(runs)))
     totals = counts.sum(axis=0)
-    places = np.cumsum(totals) - totals + np.cumsum(counts, axis=0) - counts
+    starts = np.append(0, np.cumsum(totals))
+    places = starts[:-1] + np.cumsum(counts, axis=0) - counts
     moved, moved_rows = np.empty_like(codes), np.empty_like(rows)
 
     def move(r: int) -> None:
@@ -249,7 +235,7 @@ def _sort_by_digit(codes: Codes, rows: UInt32s, shift: np.unsignedinteger[Any]) 
         _move(codes[run], rows[run], shift, mask, places[r], moved, moved_rows)
 
     run_all(move, range(len(runs)))
-    return moved, moved_rows
+    return moved, moved_rows, starts
 
 
 @njit(cache=True, nogil=True)
@@ -266,44 +252,6 @@ def _move(codes, rows, shift, mask, places, moved, moved_rows):  # type: ignore[
         moved[place] = codes[i]
         moved_rows[place] = rows[i]
         places[digit] = place + 1
-
-
-def sort_words(words: Words, low: int) -> Words:
-    """Return the words in ascending order of all bits from ``low`` upwards; stable. Overwrites ``words``.
-
-    Linear time in one thread, with a pass for every eight bits that differ: fewer, the more bits the row numbers below
-    take.
-
-    >>> sort_words(np.array([0x31, 0x10, 0x30], np.uint64), 4).tolist()
-    [16, 49, 48]
-    """
-    if len(words) < 2:
-        return words
-    return np.asarray(_sort_words(words, np.empty_like(words), low))
-
-
-@njit(cache=True, nogil=True)
-def _sort_words(words, spare, low):  # type: ignore[no-untyped-def]
-    differing = np.uint64(0)
-    for i in range(words.size):
-        differing |= words[i] ^ words[0]
-    places, mask = np.empty(256, np.int64), np.uint64(255)
-    for place in range(low, 64, 8):
-        shift = np.uint64(place)
-        if (differing >> shift) & mask == 0:
-            continue
-        places[:] = 0
-        for i in range(words.size):
-            places[(words[i] >> shift) & mask] += 1
-        before = 0
-        for digit in range(256):
-            before, places[digit] = before + places[digit], before
-        for i in range(words.size):
-            digit = (words[i] >> shift) & mask
-            spare[places[digit]] = words[i]
-            places[digit] += 1
-        words, spare = spare, words
-    return words
 
 
 def walk(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from math import prod
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from safeswap.arrays import (
     order,
 )
 from safeswap.arrays.cells import CellSet
-from safeswap.arrays.compiled import run_all
+from safeswap.arrays.compiled import run_all, split_runs
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Codes, Counts, Flags, Identity, Int64s, Integers, Rows, UInt32s, Words
 from safeswap.engines.base import (
@@ -118,8 +118,7 @@ class MemoryRecords:
             rows, found = _walk_prefixes(self.data, request, self.identity)
         if len(found) < request.wanted and request.repair:
             found = _repair(self.data, request, rows, found)
-        paired: Rows = rows[found]
-        return paired
+        return _take_rows([rows], found.ravel())[0].reshape(-1, 2)
 
     def draw(
         self,
@@ -285,16 +284,32 @@ def exchange(data: Microdata, attributes: Names, pairs: Rows, *, directed: bool 
     columns: dict[str, pa.ChunkedArray] = {}
     coded: dict[str, Coded] = {}
 
-    def move(name: str) -> None:
+    def move_values(name: str) -> None:
         columns[name] = _exchange_values(data.table.column(name), pairs, directed=directed)
+
+    def move_codes(name: str) -> None:
         before = data.cached_codes(name)
         if before is not None:
             codes = before.codes.copy()
             order.exchange(codes, pairs, directed=directed)
             coded[name] = Coded(codes, before.levels, before.has_missing)
 
-    run_all(move, attributes)
+    moves = [(move, name) for name in attributes for move in (move_values, move_codes)]
+    run_all(lambda each: each[0](each[1]), moves, len(split_runs(len(data), len(moves))))
     return data.with_columns({name: columns[name] for name in attributes}, coded)
+
+
+def _take_rows(columns: Sequence[npt.NDArray[Any]], rows: Rows) -> list[npt.NDArray[Any]]:
+    """Return some rows of the columns."""
+    taken = [np.empty(len(rows), dtype=column.dtype) for column in columns]
+    runs = split_runs(len(rows), len(columns))
+
+    def take(run: tuple[int, int]) -> None:
+        for column, some in zip(columns, taken, strict=True):
+            some[slice(*run)] = column[rows[slice(*run)]]
+
+    run_all(take, runs)
+    return taken
 
 
 def _flag_cells(among: CellSet, columns: Sequence[Codes], sizes: Sequence[int]) -> Flags:
@@ -349,7 +364,7 @@ def _labels(
             zeros = (signed_zeros(data.coded(name).levels) for name in names)
             columns = [drop_signed_zero(*each) for each in zip(columns, zeros, strict=True)]
         if rows is not None:
-            columns = [column[rows] for column in columns]
+            columns = _take_rows(columns, rows)
         label, size = cells.pack(columns, cardinalities) if names else (np.zeros(records, dtype=np.uint8), 1)
         codes.append(label)
         sizes.append(size)
@@ -361,7 +376,8 @@ def _pair_labels(data: Microdata, constraint: Constraint, rows: Rows) -> tuple[U
     codes, sizes = _labels(data, constraint, rows)
     columns = [_narrow(code, size) for code, size in zip(codes, sizes, strict=True)]
     strata, number = columns[0] if constraint.equal else (np.zeros(0, dtype=np.uint32), 1)
-    return strata, number, np.stack([column for column, _ in columns[1:]], axis=1)
+    coordinates = [column for column, _ in columns[1:]]
+    return strata, number, np.stack(coordinates, axis=1) if len(coordinates) > 1 else coordinates[0].reshape(-1, 1)
 
 
 def _distinct(codes: list[Codes], sizes: list[int]) -> tuple[Rows, Rows, Counts]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from safeswap.arrays.compiled import is_worth_compiling
+from safeswap.arrays.compiled import is_worth_compiling, run_all, split_runs
 from safeswap.arrays.types import Codes, Flags, Int64s
 from safeswap.errors import InternalError, SpecError
 from safeswap.model.checked import check_field_types, check_types
@@ -22,6 +23,9 @@ _WORTH_A_TABLE = 1 << 17
 
 _LOOKED_AT = 4
 """Of a column in question as many records are looked at first as the values asked for, times this."""
+
+_GLANCE = 1 << 12
+"""Most often so many records show that a column is not constant."""
 
 _TABLE_COST = 4
 """Coding by a table takes NumPy as long as so many simple passes."""
@@ -150,7 +154,7 @@ class Microdata:
     def is_constant(self, name: str) -> bool:
         """Return whether all records have the same value; unused levels do not matter."""
         codes = self.coded(name).codes
-        return bool((codes == codes[:1]).all())
+        return not (codes[:_GLANCE] != codes[:1]).any() and bool((codes == codes[:1]).all())
 
     @check_types
     def codes_at(self, name: str, rows: npt.NDArray[np.int64]) -> tuple[Codes, int]:
@@ -243,18 +247,28 @@ def _code_short_integers(column: pa.ChunkedArray) -> Coded:
     present = np.zeros(1 << bits, dtype=np.bool_)
     is_large = is_worth_compiling(_TABLE_COST * len(column))
     mark, take = _compiled_passes() if is_large else (_mark, _take)
-    for chunk in column.chunks:
-        mark(present, chunk.to_numpy().view(dtype))
+    cuts = [end for _, end in split_runs(len(column))] if is_large else []
+    runs = _split_chunks(column, cuts)
+    run_all(lambda run: mark(present, run[1].view(dtype)), runs, max(1, len(cuts)))
     used = np.flatnonzero(present).astype(dtype).view(column.type.to_pandas_dtype())
     levels = np.sort(used)
     code_of: Codes = np.zeros(1 << bits, dtype=smallest_code_type(len(levels)))
     code_of[levels.view(dtype)] = np.arange(len(levels))
     codes: Codes = np.empty(len(column), dtype=code_of.dtype)
-    start = 0
-    for chunk in column.chunks:
-        take(code_of, chunk.to_numpy().view(dtype), codes[start : start + len(chunk)])
-        start += len(chunk)
+    run_all(lambda run: take(code_of, run[1].view(dtype), codes[run[0] :][: len(run[1])]), runs, max(1, len(cuts)))
     return Coded(codes, pa.array(levels, type=column.type), has_missing=False)
+
+
+def _split_chunks(column: pa.ChunkedArray, cuts: Sequence[int]) -> list[tuple[int, npt.NDArray[Any]]]:
+    """Return the first place and the values of each chunk, divided where there are cuts."""
+    runs, start = [], 0
+    for chunk in column.chunks:
+        end = start + len(chunk)
+        edges = sorted({start, end, *(cut for cut in cuts if start < cut < end)})
+        values = chunk.to_numpy()
+        runs += [(first, values[first - start : last - start]) for first, last in pairwise(edges)]
+        start = end
+    return runs
 
 
 def _compiled_passes() -> tuple[Callable[..., None], Callable[..., None]]:

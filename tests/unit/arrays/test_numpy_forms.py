@@ -90,7 +90,7 @@ def test_draws_are_sorted_alike_where_some_are_equal(seed: int, has_ties: bool) 
     rng = np.random.default_rng(seed)
     draws = rng.integers(0, 40 if has_ties else 2**63, 200).astype(np.uint64)
     full = np.stack([draws, rng.permutation(200).astype(np.uint64)], axis=1)
-    with patch.object(order, "_WORTH_BUCKETS", 10):
+    with patch.object(order, "_PART", 10):
         assert_alike(lambda: order.sort_by_draw(np.arange(200), draws, lambda rows: full[rows]))
 
 

@@ -25,7 +25,9 @@ def whole_order(identifiers: npt.NDArray[np.int64], key: bytes = KEY) -> list[in
 
 @pytest.fixture(params=["few", "many"])
 def either_way_of_sorting(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(order, "_WORTH_BUCKETS", 10**9 if request.param == "few" else 1)
+    if request.param == "many":  # so many that they are sorted in parts
+        monkeypatch.setattr(order, "_PART", 1)
+        monkeypatch.setattr(order, "is_worth_compiling", lambda _: True)
 
 
 @pytest.fixture
@@ -49,7 +51,7 @@ def test_the_order_is_that_of_the_draws(records: int) -> None:
 
 
 def test_files_of_any_size_are_ordered_alike() -> None:
-    identifiers = np.arange(70_000, dtype=np.int64)  # more than one chunk of draws, and enough for buckets
+    identifiers = np.arange(70_000, dtype=np.int64)  # more than one chunk of draws, and enough for parts
     assert order.draw_prefix(identifiers, KEY, 1.0).tolist() == whole_order(identifiers)
 
 
@@ -60,7 +62,7 @@ def test_the_number_of_threads_does_not_change_the_order(
 ) -> None:
     monkeypatch.setattr(compiled, "_most_threads", lambda: count)
     monkeypatch.setattr(compiled, "_WORTH_A_THREAD", 1 << 10)
-    monkeypatch.setattr(order, "_WORTH_BUCKETS", 1)
+    monkeypatch.setattr(order, "_PART", 1 << 10)
     monkeypatch.setattr(order, "is_worth_compiling", lambda _: True)
     identifiers = np.arange(7, 70_007)
     drawn = keyed.draws(keyed.integer_blocks(identifiers), KEY).tolist()
@@ -105,13 +107,31 @@ def test_a_shorter_prefix_of_draws_that_meet_is_still_the_beginning() -> None:
 
 
 @given(st.lists(WORDS, min_size=1, max_size=200))
-def test_bucket_sort_sorts_and_notices_equal_values(values: list[int]) -> None:
+def test_sorting_by_uniform_values_notices_equal_ones(values: list[int]) -> None:
     drawn = np.array(values, dtype=np.uint64)
     rows = np.arange(len(values), dtype=np.int64) + 1000
-    ordered, met = order.bucket_sort(rows, drawn)
+    ordered, met = order.sort_uniform(rows, drawn)
     assert drawn[ordered - 1000].tolist() == np.sort(drawn).tolist()
     assert sorted(ordered.tolist()) == rows.tolist()
     assert met == (len(set(values)) < len(values))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("kind", ["uniform", "meeting", "crowded", "low"])
+def test_many_values_are_sorted_part_by_part(kind: str, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("safeswap.arrays.compiled._most_threads", lambda: threads)
+    values = np.random.default_rng(5).integers(0, 2**64, 300_000, dtype=np.uint64)
+    if kind == "meeting":
+        values[-1] = values[0]
+    elif kind == "crowded":  # nearly all in one part
+        values[5:] >>= np.uint64(20)
+    elif kind == "low":  # values of few bits, so many are equal
+        values >>= np.uint64(54)
+    rows = np.arange(len(values), dtype=np.int64)[::-1].copy()
+    ordered, met = order.sort_uniform(rows, values)
+    assert (values[len(values) - 1 - ordered] == np.sort(values)).all()
+    assert (np.sort(ordered) == np.arange(len(values))).all()
+    assert met == (kind in ("meeting", "low"))
 
 
 def test_equal_weights_change_nothing() -> None:

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from safeswap.arrays import compiled
+from safeswap.model import microdata
 from safeswap.model.microdata import code_column
 
 NAN = float("nan")
@@ -112,3 +114,16 @@ def test_short_integers_of_a_large_file_are_coded_as_those_of_a_small_one(kind: 
     np.testing.assert_array_equal(coded.levels.to_numpy(), levels)
     np.testing.assert_array_equal(coded.codes, codes)
     np.testing.assert_array_equal(code_column(column.slice(0, 1_000)).levels.to_numpy(), np.unique(values[:1_000]))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_short_integers_in_uneven_chunks_are_coded_alike_by_any_number_of_threads(
+    monkeypatch: pytest.MonkeyPatch, threads: int
+) -> None:
+    monkeypatch.setattr(compiled, "_most_threads", lambda: threads)
+    monkeypatch.setattr(microdata, "is_worth_compiling", lambda _: True)
+    values = np.random.default_rng(2).integers(-300, 300, 600_000).astype(np.int16)
+    chunks = np.split(values, [0, 1, 150_000, 150_001, 400_000])
+    coded = code_column(pa.chunked_array([pa.array(chunk) for chunk in chunks]))
+    assert (coded.levels.to_numpy()[coded.codes] == values).all()
+    assert coded.levels.to_pylist() == list(range(-300, 300))

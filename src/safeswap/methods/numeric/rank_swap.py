@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from safeswap.arrays import moments
 from safeswap.arrays.compiled import njit, run_all
-from safeswap.arrays.order import bucket_sort, sort_words
+from safeswap.arrays.order import sort_uniform
 from safeswap.arrays.types import Floats, Rows, UInt32s, Words
 from safeswap.engines.memory import exchange
 from safeswap.errors import SpecError
@@ -90,7 +90,7 @@ def _sort_keys(keys: Words, words: Words) -> tuple[Rows, Words]:
     spare = 64 - row_bits - int(keys.max()).bit_length()  # bits for the draw; negative: the keys are cut
     packed, order = np.empty(len(keys), dtype=np.uint64), np.empty(len(keys), dtype=np.int64)
     _pack(keys, words, row_bits, spare, packed)
-    packed = sort_words(packed, row_bits)  # rows ascend where all above is equal
+    packed.sort()  # rows ascend where all above is equal
     long_runs = _unpack(packed, row_bits, keys, words, order)
     for start, end in long_runs:
         order[start:end] = _sort_run(order[start:end], keys, words)
@@ -102,7 +102,7 @@ def _sort_keys(keys: Words, words: Words) -> tuple[Rows, Words]:
 
 def _sort_run(rows: Rows, keys: Words, words: Words) -> Rows:
     if len(rows) and (keys[rows] == keys[rows[0]]).all():
-        ordered, met = bucket_sort(rows, words[rows, 0])  # linear, since draws are uniform
+        ordered, met = sort_uniform(rows, words[rows, 0])  # linear, since draws are uniform
         if not met:
             return np.asarray(ordered)
     return np.asarray(rows[np.lexsort((words[rows, 1], words[rows, 0], keys[rows]))])

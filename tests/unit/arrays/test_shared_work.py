@@ -1,8 +1,10 @@
-"""Words sorted by their digits come as a stable comparison sort gives them; work is done once, by all threads."""
+"""Work is done once, by all threads."""
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
@@ -11,17 +13,26 @@ import pytest
 
 from safeswap.arrays import compiled
 from safeswap.arrays.compiled import run_all
-from safeswap.arrays.order import sort_words
 from safeswap.arrays.sparse import group
 
 
-@pytest.mark.parametrize("low", [0, 5, 24, 57, 63])
-@pytest.mark.parametrize("number", [0, 1, 2, 3, 1000])
-@pytest.mark.parametrize("levels", [1, 3, 2**40, 2**64 - 1])
-def test_words_are_sorted_by_their_upper_bits(low: int, number: int, levels: int) -> None:
-    words = np.random.default_rng(7).integers(0, levels, number, dtype=np.uint64, endpoint=True)
-    expected = words[np.argsort(words >> np.uint64(low), kind="stable")]
-    assert sort_words(words.copy(), low).tolist() == expected.tolist()
+def count_threads(**environment: str) -> list[str]:
+    """Return the number of threads in a new process before and after Numba is imported, and what it imported first."""
+    script = (
+        "import sys; from safeswap.arrays import compiled as c; first = c._most_threads(); "
+        "print(first, 'numba' in sys.modules); import numba; print(c._most_threads(), numba.config.NUMBA_NUM_THREADS)"
+    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize("stated", ["", "1", "5"])
+def test_threads_are_as_many_as_numba_would_use_without_importing_it(stated: str) -> None:
+    before, imported, after, of_numba = count_threads(**({"NUMBA_NUM_THREADS": stated} if stated else {}))
+    assert imported == "False"
+    assert before == after == of_numba
+    assert stated in ("", before)
 
 
 @pytest.mark.parametrize("threads", [None, 1, 2, 3, 9])
