@@ -35,8 +35,15 @@ export async function begin(show, first = () => null) {
   }
 }
 
+// What to do first in a project without a file.
+export const noFile = () => el("p", { class: "empty" }, "This project has no file yet. ", el("a", { href: `/projects/${projectId}/data` }, "Upload one"), " first.");
+
 // Results of the project's present data; those made from data that were replaced can be looked at, not used.
-export const current = (results, project) => results.filter((each) => each.data_version === project.data_version);
+export const isCurrent = (result, project) => result.data_version === project.data_version;
+export const current = (results, project) => results.filter((each) => isCurrent(each, project));
+
+// The mark of a result in a list that was made from data that were replaced.
+export const ageOf = (result, project) => (isCurrent(result, project) ? null : el("span", { class: "note" }, " (earlier data)"));
 
 // Mark the steps that need data.
 function markSteps(project) {
