@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import FileResponse, StreamingResponse
 from pydantic import Field
 from sqlalchemy import Connection, Row, insert, select
@@ -224,9 +224,15 @@ def _required_of(access: ProjectAccess) -> dict[str, Any]:
 
 
 @router.get("")
-def list_releases(access: Reader, paging: Paged) -> Page[ReleaseAnswer]:
+def list_releases(
+    access: Reader,
+    paging: Paged,
+    state: Annotated[list[State] | None, Query(description="Only releases in one of these states.")] = None,
+) -> Page[ReleaseAnswer]:
     """List the releases of a project, newest first."""
     statement = _select_releases().where(tables.releases.c.project_id == access.id)
+    if state is not None:
+        statement = statement.where(tables.releases.c.state.in_(state))
     with access.service.database.read() as connection:
         mine = ledger.memberships(connection, access.user.id)
     order = (tables.releases.c.requested_at, tables.releases.c.id)

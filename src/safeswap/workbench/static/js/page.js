@@ -63,7 +63,7 @@ async function markDone(project, settings) {
   const isMade = async (path) => current(await newest(`${path}?limit=1`), project).length > 0;
   // The newest approved one tells: a release is of the data that were present when it was asked for.
   const isReleased = async () => {
-    const approved = (await newest("/releases?limit=200")).find((each) => each.state === "approved");
+    const [approved] = await newest("/releases?state=approved&limit=1");
     return approved !== undefined && (await call("GET", at(`/maskings/${approved.masking}`)).then(({ value }) => current([value], project).length > 0, () => false));
   };
   const made = { data: true, risk: Boolean(settings.scenario), method: isMade("/maskings"), map: isMade("/studies"), records: isMade("/confidentiality"), release: isReleased() };
