@@ -69,6 +69,8 @@ def test_a_release_that_waits_is_announced_and_data_that_were_replaced_end_it(of
     listed = {each["id"]: each["waiting"] for each in case.olga.get("/api/v1/projects?limit=200").json()["items"]}
     assert listed[case.project] == case.ana.get(project).json()["waiting"] == 1
     assert {each["waiting"] for each in office.client("adam").get("/api/v1/projects").json()["items"]} == {0}
+    ways = ("is_stale", "may_approve", "may_reject")
+    assert [case.olga.get(case.address).json()[way] for way in ways] == [False, True, True]
     job = case.ana.post(f"{project}/data-from-sample", json={"sample": "household_survey"}).json()
     do_jobs(office.service)
     assert case.ana.get(f"/api/v1/jobs/{job['id']}").json()["state"] == "succeeded"
@@ -76,6 +78,8 @@ def test_a_release_that_waits_is_announced_and_data_that_were_replaced_end_it(of
     assert (described["records"], case.ana.get(project).json()["file_name"]) == (4939, "household_survey (sample)")
     assert {each["name"]: each["kind"] for each in described["attributes"]}["household"] == "household"
     assert not any(each["inferred"] for each in described["attributes"])
+    assert [case.olga.get(case.address).json()[way] for way in ways] == [True, False, True]
+    assert [case.ana.get(case.address).json()[way] for way in ways] == [True, False, False]
     refused = case.approve(case.olga)
     assert (refused.status_code, refused.json()["code"]) == (409, "old-data")
 

@@ -37,6 +37,7 @@ def test_the_pipeline_is_what_risk_and_advice_look_at(
     before = ana.post(f"{at}/risky", json={"pipeline": True}).json()
     assert before["unsafe_combinations"] > 0
     assert len(before["stages"]) == 1
+    assert before["spread"] == round(2 * 3 * 6**0.5)  # of three totals: two keys, and both together
     advice = ana.post(f"{at}/advice", json={"pipeline": True, "most": 100}).json()
     assert "rare1" not in str(advice)
     assert "rare2" not in str(advice)

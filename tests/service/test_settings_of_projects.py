@@ -188,6 +188,8 @@ def test_the_table_of_steps_tells_each_step_and_the_one_that_does_not_fit(town, 
     place = f"{API}/projects/{project}/step-table"
     found = ana.post(place, json={}).json()
     assert found["problem"] is None
+    keys = len(NEIGHBOUR["keys"])
+    assert found["spreads"] == {"nosy neighbour": round(2 * 3 * (2 * (2**keys - 1)) ** 0.5)}
     assert [row["name"] for row in found["steps"]] == ["recode", "suppress", "exchange"]
     known = town.service.data_cache.table_of(project)
     exact = assess_steps(known.masked, scenarios=[NEIGHBOUR])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -132,7 +133,16 @@ def test_pages_say_what_no_longer_fits_the_file_that_replaced_another(
         stated["steps"] = [{"method": "swap", "swap": ["Race"], "rate": 0.05}]
         etag = client._send("GET", path).headers["etag"]
         client._send("PATCH", path, json=stated, headers={"If-Match": etag})
-        client.wait(client.mask(project, {"method": "swap", "swap": ["Race"], "rate": 0.05}))
+        masking = client.wait(client.mask(project, {"method": "swap", "swap": ["Race"], "rate": 0.05})).result
+        assert masking is not None
+        for job in (
+            client.study(project, attributes=["Race"], rates=[0.05]),
+            client.plot_confidentiality(project, masking.id, ["Age", "Race"]),
+        ):
+            client.wait(job)
+        asked = client.request_release(project, masking.id, title="survey")
+        while client.release(project, asked.id).state == "preparing":
+            time.sleep(0.1)
         client.wait(client.send_data(project, other))
     with desk.seen(browser) as seen:
         page = seen.go(f"/projects/{project}/data")
@@ -140,7 +150,20 @@ def test_pages_say_what_no_longer_fits_the_file_that_replaced_another(
         page = seen.go(f"/projects/{project}/risk")
         expect(page.locator("#panel")).to_contain_text("has no Age, Race, which the scenario own takes as keys. Tick")
         page = seen.go(f"/projects/{project}/records")
-        expect(page.locator("#none")).to_contain_text("Every masking was made from an earlier file.")
+        expect(page.locator("#old")).to_contain_text("The data have changed since this plot was made.")
+        expect(page.locator("#plots")).to_contain_text("(earlier data)")
+        page = seen.go(f"/projects/{project}/map")
+        expect(page.locator("#old")).to_contain_text("The data have changed since this study.")
+        expect(page.locator("#studies")).to_contain_text("(earlier data)")
+        expect(page.locator("#look")).to_be_visible()
+        expect(page.get_by_role("button", name="Mask with")).to_have_count(0)
+        page = seen.go(f"/projects/{project}/release")
+        expect(page.locator("#state")).to_contain_text("it can no longer be approved")
+        expect(page.locator("#approve")).to_be_hidden()
+        page.fill("#reason", "of an earlier file")
+        page.click("#reject")
+        expect(page.locator("#state")).to_contain_text("rejected: Of an earlier file.")
+        expect(page.locator("#job")).to_contain_text("Nothing has been masked from this file yet.")
         page = seen.go(f"/projects/{project}/method")
         expect(page.locator("#pipeline-steps .fault")).to_contain_text("'Race'. The attributes are: a, b.")
         seen.expected = ("422",)

@@ -286,6 +286,27 @@ def test_the_keyboard_goes_on_from_a_masking(browser: Browser, desk: Desk, file:
         expect(page.get_by_role("link", name="The result").first).to_be_focused()
 
 
+@pytest.mark.parametrize(("after", "is_raised"), [(48, False), (120, True)])
+def test_what_the_noise_may_be_does_not_count_as_a_raise(
+    browser: Browser, desk: Desk, file: Path, after: int, is_raised: bool
+) -> None:
+    project = desk.project(file)
+    with desk.client() as client:
+        version = client.settings(project).version
+        step = {"method": "swap", "swap": ["job"], "rate": 0.1}
+        scenarios = [{"name": "own", "keys": ["job", "sex"], "tolerance": 3}]
+        client.change_settings(project, version=version, steps=[step], scenarios=scenarios)
+        table = client.step_table(project).model_dump(mode="json")
+    table["spreads"]["own"] = 33
+    table["steps"][0]["figures"][0] |= {"before": 41, "after": after}
+    with desk.seen(browser) as seen:
+        seen.page.route("**/step-table", lambda route: route.fulfill(json=table))
+        page = seen.go(f"/projects/{project}/method")
+        told = page.locator('[data-scenario="own"]')
+        raises = " (raises the risk again)" if is_raised else ""
+        expect(told).to_have_text(f"own: unsafe 41 ± 33 → {after} ± 33{raises}")
+
+
 def test_while_a_plan_is_counted_the_one_before_is_not_shown(browser: Browser, desk: Desk, file: Path) -> None:
     project = desk.project(file)
     held: list[Route] = []

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -88,6 +90,7 @@ def test_indicators_before_are_weighted_shares_and_what_moved_is_flagged(
         if str(row["tenure"]) not in no_answer:
             totals[str(row["region"])][0] += row["weight"] * (str(row["tenure"]) == "1")
             totals[str(row["region"])][1] += row["weight"]
+    regions = {label: level for level, label in survey.schema["region"].labels.items()}
     with desk.seen(browser) as seen:
         page = seen.go(f"/projects/{survey_of_homes['project']}/indicators")
         assert "weighted by weight" in page.inner_text("#design")
@@ -103,7 +106,7 @@ def test_indicators_before_are_weighted_shares_and_what_moved_is_flagged(
             "(all) => all.map((row) => [...row.cells].map((cell) => cell.innerText.trim()))"
         )
     for title, before, after, _, note in cells:
-        region = title.rpartition(": ")[2]
+        region = regions[title.rpartition(": ")[2]]
         assert float(before) == pytest.approx(totals[region][0] / totals[region][1], rel=1e-3)
         change = abs(float(after) / float(before) - 1)
         if abs(change - 0.001) > 0.00012 / float(before):  # four digits tell the side
@@ -139,6 +142,8 @@ def test_no_room_keeps_anybody_out_or_scrolls_sideways(
             sizes.clear()
             page = seen.go(f"/projects/{survey_of_homes['project']}/{room}")
             expect(page.locator("main [aria-busy=true]")).to_have_count(0)
+            if room == "households":
+                expect(page.locator("#levels tbody tr").first).to_be_visible()
             assert sum(sizes) < 1_000_000
             assert page.evaluate("document.documentElement.scrollWidth") == 390
             page.evaluate("document.querySelectorAll('main details').forEach((box) => { box.open = true; })")
@@ -196,3 +201,30 @@ def test_numbers_are_drawn_in_bands_that_hold_enough(browser: Browser, desk: Des
     truth = [sum(low <= age < high for age in ages) for low, high in pairwise(ends)]
     assert [int(each.rpartition(": ")[2].replace(",", "")) for each in told] == truth
     assert min(truth) >= 3
+
+
+def test_bands_of_large_numbers_begin_at_numbers_that_differ(browser: Browser, desk: Desk, tmp_path: Path) -> None:
+    file = tmp_path / "large.csv"
+    file.write_text("amount,sex\n" + "".join(f"{10_000_000 + 7 * i},{'fm'[i % 2]}\n" for i in range(3000)))
+    with desk.seen(browser) as seen:
+        page = seen.go(f"/projects/{desk.project(file)}/data")
+        chart = page.locator("#attributes .histogram")
+        expect(chart).to_be_visible()
+        ticks = [text.text_content() for text in chart.locator("text.tick").all()]
+        boxes = [text.bounding_box() for text in chart.locator("text.tick").all()]
+    assert len(set(ticks)) == len(ticks) > 1
+    assert all(re.fullmatch(r"10,0\d\d,000", str(tick)) for tick in ticks)
+    assert all(one["x"] + one["width"] < other["x"] for one, other in pairwise(boxes))
+
+
+def test_what_is_true_of_several_figures_is_said_once(browser: Browser, desk: Desk, survey_of_homes: Any) -> None:
+    project = survey_of_homes["project"]
+    with desk.seen(browser) as seen, desk.client() as client:
+        newest = client._send("GET", f"/projects/{project}/maskings?limit=1").json()["items"][0]
+        sentences = [score["sentence"] for score in newest["summary"]["scores"]]
+        page = seen.go(f"/projects/{project}/results/{newest['id']}")
+        shown = page.locator("#scores").inner_text()
+    words = "Not compared, since numeric: age, income, expenditure."
+    assert sum(words in each for each in sentences) > 2
+    assert shown.count(words) == 1
+    assert "joint table of all" in shown

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -280,6 +281,35 @@ def test_the_step_bar_ticks_what_was_made_of_the_present_data(
         page = seen.go(f"/projects/{desk.project(survey)}/log")
         page.wait_for_selector("html[data-marked]")
         expect(page.locator(".steps a.done")).to_have_count(1)
+
+
+def test_the_step_bar_ticks_a_release_however_many_were_refused_since(
+    browser: Browser, desk: Desk, whole_survey: Path, tmp_path: Path
+) -> None:
+    file, lines = tmp_path / "own.csv", whole_survey.read_text(encoding="utf-8").splitlines()
+    file.write_text("\n".join([lines[0], *lines[30_000:31_000]]) + "\n", encoding="utf-8")
+    project = desk.project(file)
+    with desk.client() as client:
+        masking = client.wait(client.mask(project, {"method": "swap", "swap": ["Race"], "rate": 0.2})).result
+        assert masking is not None
+        for is_approved in (True, False):
+            release = client.request_release(project, masking.id, title="own")
+            while (release := client.release(project, release.id)).state == "preparing":
+                time.sleep(0.1)
+            if is_approved:
+                client.approve(project, release.id, manifest_hash=release.manifest_hash)
+            else:
+                client.reject(project, release.id, reason="once is enough")
+        listed = client._send("GET", f"/projects/{project}/releases?state=approved&state=failed").json()["items"]
+        assert [each["state"] for each in listed] == ["approved"]
+    with desk.seen(browser) as seen:
+        page = seen.go(f"/projects/{project}/log")
+        page.wait_for_selector("html[data-marked]")
+        ticked = page.locator(".steps a.done").evaluate_all("links => links.map((link) => link.dataset.step)")
+        assert ticked == ["data", "method", "release"]
+        # One answer, however many releases the project has.
+        asked = [url.partition("/releases")[2] for url in seen.requests if "/releases" in url]
+        assert asked == ["?state=approved&limit=1"]
 
 
 def test_the_log_takes_a_note_and_can_be_saved(browser: Browser, desk: Desk, worked: dict[str, str]) -> None:

@@ -19,6 +19,7 @@ from safeswap.arrays.types import Flags
 from safeswap.errors import SpecError
 from safeswap.files.columns import distinct_count
 from safeswap.files.infer import MISSING_MARKS
+from safeswap.files.numbering import numbers_persons
 from safeswap.model.checked import check_types
 from safeswap.model.geography import check_nesting, geography_levels, is_nested
 from safeswap.model.households import find_households, find_varying
@@ -278,8 +279,15 @@ def _warn_about_attribute(data: Microdata, attribute: Attribute, summary: Attrib
         yield "every value is missing."
     elif summary.distinct == 1 and summary.missing == 0 and len(data) > 1:
         yield "every record has the same value; swapping it changes nothing."
+    elif attribute.inferred and attribute.kind in (Kind.NUMERIC, Kind.NOMINAL) and _numbers_persons(data, attribute):
+        yield "it looks like the number of a person; if so, make it the identifier, which is never released."
     if attribute.kind.is_categorical:
         yield from _warn_about_levels(data, attribute, summary)
+
+
+def _numbers_persons(data: Microdata, attribute: Attribute) -> bool:
+    column = data.table.column(attribute.name)
+    return numbers_persons(column, distinct=distinct_count(column))
 
 
 def _warn_about_levels(data: Microdata, attribute: Attribute, summary: AttributeSummary) -> Iterator[str]:

@@ -148,6 +148,30 @@ def flag_changes(before: pa.ChunkedArray, after: pa.ChunkedArray) -> Flags:
     return flags
 
 
+def flag_new_values(before: pa.ChunkedArray, after: pa.ChunkedArray) -> Flags:
+    """Flag the rows whose values differ for their reader: a code 1 that a recode left as the text "1" is the same.
+
+    >>> flag_new_values(pa.chunked_array([[1, 2, None]]), pa.chunked_array([["1", "other", None]])).tolist()
+    [False, True, False]
+    >>> flag_new_values(pa.chunked_array([["1", "x"]]), pa.chunked_array([[1.0, 2.5]])).tolist()
+    [False, True]
+    """
+    if _is_text(before.type) != _is_text(after.type):
+        before, after = _as_texts(before), _as_texts(after)
+    return flag_changes(*aligned_columns(before, after))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _as_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    chunks = column.dictionary_encode().chunks
+    texts = [pa.array(level_texts(chunk.dictionary), pa.large_string()).take(chunk.indices) for chunk in chunks]
+    return pa.chunked_array(texts, type=pa.large_string())
+
+
 def as_codes(before: pa.ChunkedArray, after: pa.ChunkedArray) -> tuple[SignedCodes, SignedCodes]:
     """Encode two aligned columns as integers that are equal where the values are; missing is a value of its own."""
     if before.type != after.type:  # no value of one type is a value of the other

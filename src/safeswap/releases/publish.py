@@ -292,7 +292,7 @@ def _refuse_stamped(masked: Masked, key: Key) -> None:
 
 def _unpublished_label(masked: Masked, terms: Terms) -> Iterator[Remark]:
     if masked.data.schema.label and masked.data.schema.label != terms.title:
-        yield warning("not-kept", "the label of the original file is not published; pass it as title if it may be")
+        yield warning("not-kept", "the label of the original file is not published; enter it as the title if it may be")
 
 
 def _published_rate(terms: Terms) -> Iterator[Remark]:

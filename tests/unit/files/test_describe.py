@@ -139,6 +139,19 @@ def test_what_gives_reason_to_look_twice_is_said(column: list[str | None], kind:
     assert not any(words in warning for warning in calm.warnings)
 
 
+def test_a_guess_that_would_release_the_numbers_of_persons_is_doubted() -> None:
+    """Confirming the guess by one click would make it a quantity."""
+    table = pa.table(
+        {"post": [10_000_000 + 7 * i for i in range(60)], "income": [i * i % 613 + 0.5 for i in range(60)]}
+    )
+    guessed = read(table)
+    assert guessed.schema["post"].kind.value == "numeric"
+    words = "looks like the number of a person"
+    assert [w.partition(":")[0] for w in describe(guessed).warnings if words in w] == ["post"]
+    stated = read(table, kinds={"post": "numeric"})
+    assert not any(words in w for w in describe(stated).warnings)
+
+
 def test_guesses_are_called_guesses(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("a,b\n" + "x,y\n" * 5)
     assert any("guesses (a, b)" in w for w in describe(read(tmp_path / "x.csv")).warnings)

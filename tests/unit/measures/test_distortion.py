@@ -8,10 +8,13 @@ import pytest
 from hypothesis import given
 from tests.unit.measures.samples import compare, microdata, swapped_files
 
+import safeswap as ss
 from safeswap import registry
 from safeswap.arrays import divergence
 from safeswap.errors import SpecError
 from safeswap.measures.aligned import distortion_tables, joint_counts
+from safeswap.model.microdata import Microdata
+from safeswap.model.schema import Attribute, Schema
 from safeswap.model.score import Axis, Comparison
 
 # The measures that any file of categorical attributes can be given; others have needs and tests of their own.
@@ -205,3 +208,13 @@ def test_many_cells_are_compared_by_those_that_changed(name: str) -> None:
     score = registry.measure(name).score(comparison)
     assert score.value == pytest.approx(getattr(divergence, name)(joint.before, joint.after), abs=1e-12)
     assert score.value != 0
+
+
+@pytest.mark.parametrize("codes", [pa.array([1, 2, 3, None]), pa.array([1.0, 2.0, 3.0, None])])
+def test_a_number_that_a_recode_left_as_text_has_not_changed(codes: pa.Array) -> None:
+    data = Microdata(pa.table({"marital": codes}), Schema(attributes=(Attribute(name="marital"),)))
+    step = {"step": "recode", "attribute": "marital", "groups": {"other": ["3"]}, "otherwise": "keep"}
+    masked = ss.mask(data, {"method": "recode", "steps": [step]}, insecure_seed=1)
+    assert masked.data.table["marital"].to_pylist() == ["1", "2", "other", None]
+    assert ss.assess(masked, measures=["share_changed"])["share_changed"].value == 1 / 4
+    assert ss.plan(data, masked.spec).sentence == "1 step changes a value in 1 record"

@@ -46,7 +46,7 @@ from safeswap.measures.utility.base import (
     WeighableMeasure,
     describe_change,
 )
-from safeswap.model.columns import aligned_columns, flag_changes, missing_codes
+from safeswap.model.columns import flag_new_values, missing_codes
 from safeswap.model.score import Comparison, Score
 from safeswap.model.text import plural
 
@@ -248,7 +248,7 @@ class ShareChanged(DistortionMeasure):
         shares = []
         for name in names:
             columns = (side.table.column(name) for side in (comparison.before, comparison.after))
-            differs = flag_changes(*aligned_columns(*columns))
+            differs = flag_new_values(*columns)
             anywhere |= differs
             shares.append(_share(differs))
         value = _share(anywhere)

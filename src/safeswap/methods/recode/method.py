@@ -35,7 +35,7 @@ from safeswap.methods.recode.steps import (
 )
 from safeswap.methods.value_change import Draws, FileFacts, ValueChangingMethod, ValuePlan, make_masked
 from safeswap.model.audit import COARSENED, Replacement
-from safeswap.model.columns import aligned_columns, decode_dictionary, flag_changes
+from safeswap.model.columns import aligned_columns, decode_dictionary, flag_changes, flag_new_values
 from safeswap.model.effect import Coarsened, Dropped, Effect
 from safeswap.model.evidence import Evidence
 from safeswap.model.invariant import AttributePromise, Invariant, ReplaysFromAudit, SameRows, UntouchedColumns
@@ -394,7 +394,7 @@ def _note_steps(stages: list[Stage], after: Microdata) -> dict[str, Any]:
         changed = np.zeros(len(after), dtype=np.bool_)
         for name in stage.step.names:
             columns = (data.table.column(name) for data in (stage.data, following))
-            changed |= flag_changes(*aligned_columns(*columns))
+            changed |= flag_new_values(*columns)
         told.append({"step": stage.step.sentence, "records changed": int(np.count_nonzero(changed))})
     return {"values": COARSENED, "recipe": told}
 
@@ -402,7 +402,7 @@ def _note_steps(stages: list[Stage], after: Microdata) -> dict[str, Any]:
 def _plan(data: Microdata, spec: RecodeSpec, after: Microdata) -> ValuePlan:
     changed = np.zeros(len(data), dtype=np.bool_)
     for name in spec.names:
-        changed |= flag_changes(*aligned_columns(data.table.column(name), after.table.column(name)))
+        changed |= flag_new_values(data.table.column(name), after.table.column(name))
     number = int(np.count_nonzero(changed))
     steps = plural(len(spec.steps), "step changes", "steps change")
     text = f"{steps} a value in {plural(number, 'record')}"

@@ -101,6 +101,7 @@ class RiskyAnswer(Wire):
     records: int
     unsafe_records: int
     unsafe_combinations: int
+    spread: int = Field(default=0, description="How far that number is from the truth at most, 19 times out of 20.")
     by_dimension: dict[str, int]
     keys: tuple[dict[str, Any], ...]
     combinations: tuple[dict[str, Any], ...]
@@ -203,7 +204,8 @@ def _count_after_pipeline(access: ProjectAccess, asked: Combinations) -> dict[st
     for name, data in [("the file", original), *([("the pipeline", data_after(access, len(listed)))] if steps else [])]:
         found = perturb_risky(find_under(data, resolve_files(scenario, original, data)), noise)
         sentence = f"about {found.sentence}" if found.unsafe else found.sentence
-        told = {"sentence": sentence, **found.as_dict(), "note": found.note}
+        spread = noise.spread_of(len(found.combinations))
+        told = {"sentence": sentence, **found.as_dict(), "note": found.note, "spread": spread}
         stages.append({"step": name, **{key: told[key] for key in _TOTALS}})
     return {**told, "scenario": asked.name if isinstance(asked, Scenario) else "", "stages": stages}
 
@@ -420,7 +422,8 @@ def summarise_risky(session: ArgusSession, noise: Noise) -> dict[str, Any]:
     if found is not None:
         shown = perturb_risky(found, noise)
         sentence = f"about {shown.sentence}" if shown.unsafe else shown.sentence
-        return {"sentence": sentence, **shown.as_dict(), **told, "stages": stages}
+        spread = noise.spread_of(len(shown.combinations))
+        return {"sentence": sentence, **shown.as_dict(), **told, "spread": spread, "stages": stages}
     none: dict[str, Any] = {"protected": "", "unsafe_records": 0, "unsafe_combinations": 0, "by_dimension": {}}
     nothing = {**none, "records": len(session.now.data), "keys": [], "combinations": []}
     return {"sentence": "No combination of keys is left.", **nothing, **told, "stages": stages}

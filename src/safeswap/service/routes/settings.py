@@ -120,6 +120,9 @@ class StepTableAnswer(Wire):
 
     records: int
     scenarios: tuple[str, ...]
+    spreads: dict[str, int] = Field(
+        description="By scenario: how far an unsafe total above 0 is from the truth at most, 19 times out of 20."
+    )
     steps: tuple[dict[str, Any], ...]
     columns: dict[str, str] = Field(description="The kind of each column after the last step; dropped ones are gone.")
     problem: StepProblem | None = Field(description="The first step that cannot be run; those after it wait.")
@@ -196,10 +199,12 @@ def get_step_table(access: Reader, _: QuestionSlot) -> StepTableAnswer:
     """
     project = project_of(access)
     table, problem = _make_table(access, project)
+    noise = Noise(key=access.key, tolerance=access.row.tolerance)
     after = _plain_data(access).schema if table is None else table.masked.data.schema
     return StepTableAnswer(
         records=access.row.records,
         scenarios=tuple(each.name for each in project.scenarios),
+        spreads={each.name: noise.spread_of(tables_of(each)) for each in project.scenarios},
         steps=() if table is None else tuple(asdict(row) for row in table.rows),
         columns={each.name: each.kind.value for each in after.attributes if each.name not in project.pipeline.dropped},
         problem=problem,

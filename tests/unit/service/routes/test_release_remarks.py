@@ -5,10 +5,12 @@ from __future__ import annotations
 import pyarrow as pa
 
 import safeswap as ss
+from safeswap.attacks.base import Outcome
+from safeswap.attacks.run import Judged
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
-from safeswap.service.routes.releases.task import _remark_on_columns
+from safeswap.service.routes.releases.task import _remark_on_attacks, _remark_on_columns
 
 
 def masked_survey(*guessed: str) -> Masked:
@@ -28,7 +30,28 @@ def test_columns_that_nobody_confirmed_or_thought_of_are_named() -> None:
     ]
     scenario: dict[str, object] = {"name": "own", "keys": ["sex"], "sensitive": []}
     assert _remark_on_columns(masked_survey(), {"terms": terms, "scenario": scenario}) == [
-        "The scenario 'own' assumes that nobody knows: job."
+        "The scenario 'own' assumes that nobody knows: job, income."
     ]
-    scenario["sensitive"] = ["job"]
+    scenario["sensitive"] = ["job", "income"]
     assert _remark_on_columns(masked_survey(), {"terms": terms, "scenario": scenario}) == []
+
+
+def judged(attack: str, success: float, *, allowed: float | None = None, trials: int = 1000) -> Judged:
+    outcome = Outcome(
+        attack=attack, success=success, baseline=0.0, trials=trials, against="", sentence=f"{success:.0%} are found."
+    )
+    return Judged(outcome=outcome, allowed=allowed)
+
+
+def test_attacks_that_succeed_without_a_limit_are_named_the_strongest_first() -> None:
+    tried = [
+        judged("linkage", 0.05),
+        judged("unusual_combinations", 0.78),
+        judged("distinct_numbers", 0.92),
+        judged("weights", 0.9, allowed=0.25),  # refused elsewhere
+        judged("swapped_records", 1.0, trials=2),  # too few guesses to say anything
+    ]
+    assert _remark_on_attacks(tried) == [
+        "92% are found. The policy has no limit for this attack (distinct_numbers).",
+        "78% are found. The policy has no limit for this attack (unusual_combinations).",
+    ]

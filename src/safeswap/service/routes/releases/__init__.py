@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import FileResponse, StreamingResponse
 from pydantic import Field
 from sqlalchemy import Connection, Row, insert, select
@@ -139,7 +139,9 @@ class ReleaseAnswer(Wire):
         decided_by="",
         decided_at=None,
         reason="",
+        is_stale=False,
         may_approve=True,
+        may_reject=True,
         may_download=False,
     )
 
@@ -174,7 +176,11 @@ class ReleaseAnswer(Wire):
     decided_by: str
     decided_at: datetime | None
     reason: str = Field(description="Reason of a rejection or failure; for officers, also of a repeated release.")
+    is_stale: bool = Field(
+        default=False, description="True if it waits for a decision although the data have changed since."
+    )
     may_approve: bool = Field(description="True if the caller may approve it now.")
+    may_reject: bool = Field(default=False, description="True if the caller is to decide on it, if only to reject it.")
     may_download: bool = Field(description="True if the caller may download it now.")
 
 
@@ -218,9 +224,15 @@ def _required_of(access: ProjectAccess) -> dict[str, Any]:
 
 
 @router.get("")
-def list_releases(access: Reader, paging: Paged) -> Page[ReleaseAnswer]:
+def list_releases(
+    access: Reader,
+    paging: Paged,
+    state: Annotated[list[State] | None, Query(description="Only releases in one of these states.")] = None,
+) -> Page[ReleaseAnswer]:
     """List the releases of a project, newest first."""
     statement = _select_releases().where(tables.releases.c.project_id == access.id)
+    if state is not None:
+        statement = statement.where(tables.releases.c.state.in_(state))
     with access.service.database.read() as connection:
         mine = ledger.memberships(connection, access.user.id)
     order = (tables.releases.c.requested_at, tables.releases.c.id)
@@ -335,6 +347,8 @@ def _release_answer(access: ProjectAccess, row: Row[Any], mine: frozenset[str]) 
         requested_by=row.asked_by,
         decided_by=row.decided_by_name or "",
         reason=_tell_reason(access, row),
+        is_stale=four_eyes.is_stale(access, row),
         may_approve=four_eyes.may_approve(access, row),
+        may_reject=four_eyes.may_reject(access, row),
         may_download=four_eyes.may_download(access.user, row),
     )

@@ -89,7 +89,7 @@ def approve(access: ProjectAccess, release_id: str, *, manifest_hash: str, reaso
         raise Conflict(
             "this is not the manifest that was prepared", code="other-manifest", hint="look at the release again"
         )
-    if row.checks["data_version"] != access.row.data_version:
+    if is_stale(access, row):
         raise Conflict(
             "the data have been replaced since this release was requested",
             code="old-data",
@@ -239,10 +239,20 @@ def check_bundle(folder: Path, manifest_hash: str) -> dict[str, str]:
     return {MANIFEST: manifest_hash, **{name: digest for name, (_, digest) in manifest.files.items()}}
 
 
-def may_approve(access: ProjectAccess, row: Row[Any]) -> bool:
-    """Return True if the caller may approve the release now."""
+def is_stale(access: ProjectAccess, row: Row[Any]) -> bool:
+    """Return True if a release waits for a decision although the data have changed since it was requested."""
+    return bool(row.state == "requested" and (row.checks or {}).get("data_version") != access.row.data_version)
+
+
+def may_reject(access: ProjectAccess, row: Row[Any]) -> bool:
+    """Return True if the caller is asked to decide on the release now."""
     other = row.requested_by != access.user.id or access.service.settings.single_user
     return access.user.role == Role.OFFICER and row.state == "requested" and other
+
+
+def may_approve(access: ProjectAccess, row: Row[Any]) -> bool:
+    """Return True if the caller may approve the release now."""
+    return may_reject(access, row) and not is_stale(access, row)
 
 
 def may_download(caller: Caller, row: Row[Any]) -> bool:

@@ -9,6 +9,9 @@ const CATEGORICAL = new Set(["nominal", "ordinal", "geography"]);
 
 export const categorical = (description) => description.attributes.filter((attribute) => CATEGORICAL.has(attribute.kind));
 
+// The label of a level, where the description has one.
+export const labelOf = (description, attribute, level) => description.attributes.find((each) => each.name === attribute)?.levels?.find((each) => each.level === level)?.label || level;
+
 // How two counts are drawn: as numbers, or as colours of the change.
 const VIEWS = [["counts", "counts"], ["heat", "change, as colours"]];
 

@@ -52,7 +52,7 @@ export function figure(value) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   if (value === 0) return "0";
   const size = Math.abs(value);
-  if (size >= 1e6 || size < 1e-4) return value.toExponential(2);
+  if (size >= 1e12 || size < 1e-4) return value.toExponential(2);
   return grouped(Number(value.toPrecision(4)));
 }
 

@@ -2,10 +2,10 @@
 
 import { askLatest, get, guarded, isCancelled, Refused, showProblem } from "./api.js";
 import { bars } from "./bars.js";
-import { categorical } from "./before-after.js";
+import { categorical, labelOf } from "./before-after.js";
 import { byId, count, el, fill, name, several, share } from "./dom.js";
 import { maskWith } from "./masking.js";
-import { at, begin, projectId, python } from "./page.js";
+import { at, begin, noFile, projectId, python } from "./page.js";
 import { inUse } from "./scenario.js";
 import { tiles } from "./tiles.js";
 
@@ -17,7 +17,7 @@ const to = (path, text) => el("a", { href: `/projects/${projectId}/${path}` }, t
 begin(async ({ project, may }) => {
   state.mayWork = may("work");
   const refresh = python(() => (state.spec ? { spec: state.spec } : {}));
-  if (project.data_version === 0) { empty("This project has no file yet. ", to("data", "Upload one"), " first."); return; }
+  if (project.data_version === 0) { byId("none").replaceWith(noFile()); return; }
   state.description = await get(at("/description"));
   const places = state.description.attributes.filter((each) => each.kind === "geography");
   const counting = places.length > 1 ? [drawPlaces(0)] : [];
@@ -96,8 +96,8 @@ async function plan(refresh) {
     state.answered = true;
     byId("plan").className = found.is_feasible ? "good" : "warning";
     fill(byId("plan"), name(found.sentence), ".");
-    fill(byId("levels"), el("table", { class: "fit", "aria-label": "Households that must move, by level" }, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Rare at the level of"), el("th", { scope: "col", class: "n" }, "Households"), el("th", { scope: "col", class: "n" }, "Share"), el("th", { scope: "col", class: "n" }, "Swaps to another area"))),
-      el("tbody", {}, Object.entries(risky).map(([level, number]) => el("tr", {}, el("th", { scope: "row" }, name(level)), el("td", { class: "n" }, count(number)), el("td", { class: "n" }, share(number / found.details.households)), el("td", { class: "n" }, share(found.details.crossing[level])))))),
+    fill(byId("levels"), el("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Table" }, el("table", { class: "fit", "aria-label": "Households that must move, by level" }, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Rare at the level of"), el("th", { scope: "col", class: "n" }, "Households"), el("th", { scope: "col", class: "n" }, "Share"), el("th", { scope: "col", class: "n" }, "Swaps to another area"))),
+      el("tbody", {}, Object.entries(risky).map(([level, number]) => el("tr", {}, el("th", { scope: "row" }, name(level)), el("td", { class: "n" }, count(number)), el("td", { class: "n" }, share(number / found.details.households)), el("td", { class: "n" }, share(found.details.crossing[level]))))))),
     more.length ? el("p", { class: "note" }, "More could move: ", name(more.map((each) => `${CHANGES[each.change] ?? each.change} (${count(each.feasible)})`).join("; ")), ".") : null);
     byId("mask").disabled = false;
   } catch (error) {
@@ -114,15 +114,12 @@ async function plan(refresh) {
   refresh();
 }
 
-// The label of a level, where the description has one.
-const labelsOf = (attribute, level) => state.description.attributes.find((each) => each.name === attribute)?.levels?.find((each) => each.level === level)?.label || level;
-
 function drawPlaces(level) {
   byId("places").hidden = false;
   return counted(byId("tiles"), () => get(at(`/geography?level=${level}`)), (found) => {
     const pairs = found.levels.slice(0, -1).map((each, i) => [i, `${each}, with ${found.levels[i + 1]} inside`]);
     fill(byId("level"), pairs.map(([i, text]) => el("option", { value: i, selected: i === level }, text)));
     byId("level").onchange = guarded(() => drawPlaces(Number(byId("level").value)));
-    fill(byId("tiles"), tiles(found, labelsOf));
+    fill(byId("tiles"), tiles(found, (attribute, level) => labelOf(state.description, attribute, level)));
   });
 }

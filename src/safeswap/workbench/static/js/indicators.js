@@ -1,6 +1,7 @@
 // What users of the file compute, before and after: weighted estimates, their errors, and which moved too far.
 
 import { all, get, guarded, post } from "./api.js";
+import { labelOf } from "./before-after.js";
 import { dumbbells } from "./dumbbell.js";
 import { byId, count, el, figure, fill, name, several, share, when } from "./dom.js";
 import { follow, underWay } from "./jobs.js";
@@ -82,9 +83,11 @@ async function show(found) {
   byId("found").hidden = false;
   const flagged = rows.filter((each) => each.flagged).length, failed = (score?.detail ?? []).filter((each) => each.problem);
   byId("sentence").className = flagged ? "warning" : "good";
-  fill(byId("sentence"), name(score?.sentence ?? "No indicator could be computed."), flagged ? ` ${several(flagged, "estimate moved", "estimates moved")} further than tolerated.` : "");
+  fill(byId("sentence"), name(score?.sentence ?? "No indicator could be computed."));
   fill(byId("failed"), failed.map((each) => el("p", { class: "warning" }, name(each.indicator), ": ", name(each.problem))));
-  const title = (each) => [each.indicator, ...(each.domain ?? []).length ? [each.domain.join(", ")] : []].join(": ");
+  // An indicator without a name of its own ends with the attributes that form its domains.
+  const by = (each) => each.indicator.slice(each.indicator.lastIndexOf(" by ") + 4).split(", ");
+  const title = (each) => [each.indicator, ...(each.domain ?? []).length ? [each.domain.map((level, i) => labelOf(state.description, by(each)[i], level)).join(", ")] : []].join(": ");
   const worst = rows.toSorted((a, b) => Number(b.flagged) - Number(a.flagged) || Math.abs(b.value ?? 0) - Math.abs(a.value ?? 0));
   fill(byId("drawn"), dumbbells(worst.slice(0, MOST_DRAWN).map((each) => ({ title: title(each), before: each.before, after: each.after, flagged: each.flagged,
     note: `${each.flagged ? "beyond tolerance: " : ""}${each.value === null ? "" : `${each.value > 0 ? "+" : ""}${share(each.value)}`}${each.in_errors === null ? "" : `, ${figure(each.in_errors)} standard errors`}` })),

@@ -9,17 +9,17 @@ import { byId, count, el, figure, fill, name, several, when } from "./dom.js";
 import { follow, underWay } from "./jobs.js";
 import { start } from "./map-view.js";
 import { followMasking, maskWith, specText } from "./masking.js";
-import { at, begin, python, resultAt } from "./page.js";
+import { ageOf, at, begin, isCurrent, noFile, python, resultAt } from "./page.js";
 import { inUse } from "./scenario.js";
 import { studyForm } from "./study-form.js";
 
-const state = { description: null, study: null, payload: null, view: null, choice: null, objective: "", form: null, mayWork: false, extras: new Map() };
+const state = { project: null, description: null, study: null, payload: null, view: null, choice: null, objective: "", form: null, mayWork: false, extras: new Map() };
 let refreshPython = () => {};
 
 begin(async ({ project, may, answers: { studies, study, payload } }) => {
-  state.mayWork = may("work");
+  Object.assign(state, { project, mayWork: may("work") });
   refreshPython = python(script);
-  if (project.data_version === 0) { empty("This project has no file yet. Upload one in step 1."); return; }
+  if (project.data_version === 0) { byId("none").replaceWith(noFile()); return; }
   // Everything gets its place before the map is drawn, so that nothing moves. Other requests come after the map: the form
   // is filled in and unfinished jobs are followed.
   list(studies);
@@ -67,7 +67,7 @@ function list(studies) {
   byId("earlier").hidden = !studies.length;
   fill(byId("studies"), studies.map((study) => {
     const { spec } = study.spec, { candidates, choice } = study.summary;
-    return el("tr", {}, el("td", {}, el("a", { href: `?study=${study.id}` }, when(study.created_at))), el("td", {}, name(study.created_by)),
+    return el("tr", {}, el("td", {}, el("a", { href: `?study=${study.id}` }, when(study.created_at)), ageOf(study, state.project)), el("td", {}, name(study.created_by)),
       el("td", {}, name(spec.attributes.join(", ") || "all categorical"), ` – up to ${spec.up_to} together`), el("td", {}, spec.rates.join(", ")),
       el("td", { class: "n" }, count(candidates)), el("td", { class: "n" }, frontierText(study.summary)), el("td", {}, choice ? name(specText(choice.spec)) : "–"));
   }));
@@ -85,7 +85,8 @@ async function show(study, payload) {
     + `${summary.rejected ? `, ${count(summary.rejected)} could not be made` : ""}; ${several(summary.records, "record")}.`;
   byId("report").href = resultAt(`/studies/${study.id}/report.html`);
   byId("shown").hidden = false;
-  byId("mask").hidden = !state.mayWork;
+  byId("old").hidden = isCurrent(study, state.project);
+  byId("mask").hidden = !mayMask();
   state.payload = await payload(study.id);
   const root = byId("chart-body").content.firstElementChild.cloneNode(true);
   byId("chart").append(root);
@@ -100,6 +101,9 @@ async function show(study, payload) {
   choosing(summary.choice, study.spec.spec.objective);
   await state.view.drawn;
 }
+
+// A candidate is masked on the file that it was tried on.
+const mayMask = () => state.mayWork && isCurrent(state.study, state.project);
 
 // --- Drill-down: details from the service are added below those of the map.
 
@@ -124,7 +128,7 @@ function extra(point) {
   return el("div", { class: "extra", data: { candidate: point.candidate } },
     el("p", { class: "actions" },
       el("button", { type: "button", class: "small", on: { click: guarded(() => compare(state.study.id, point, titles)) } }, "Compare"),
-      state.mayWork ? el("button", { type: "button", class: "small", on: { click: guarded(async () => {
+      mayMask() ? el("button", { type: "button", class: "small", on: { click: guarded(async () => {
         const { spec, replicate } = await get(at(`/studies/${state.study.id}/candidates/${point.candidate}`));
         await maskWith(spec, replicate, box, state.study.id);
       }) } }, `Mask with this${state.payload.replicates > 1 ? `, replicate ${point.replicate}` : ""}`) : null), box, table);

@@ -3,7 +3,7 @@
 import { all } from "./api.js";
 import { byId, el, fill, when } from "./dom.js";
 import { specText } from "./masking.js";
-import { at, current, projectId } from "./page.js";
+import { at, current, noFile, projectId } from "./page.js";
 
 export async function pickMasking(project) {
   const made = current(await all(at("/maskings"), 500), project), wanted = new URLSearchParams(location.search).get("masking");
@@ -14,6 +14,6 @@ export async function pickMasking(project) {
 // What to do first, where there is nothing to show yet.
 export function nothingYet(project, made, what) {
   const to = (path, text) => el("a", { href: `/projects/${projectId}/${path}` }, text);
-  if (project.data_version === 0) return el("p", { class: "empty" }, "This project has no file yet. ", to("data", "Upload one"), " first.");
-  return made.length ? null : el("p", { class: "empty" }, "Nothing has been masked yet. ", to("method", "Mask the data"), " or choose a candidate on the ", to("map", "map"), `, then ${what}.`);
+  if (project.data_version === 0) return noFile();
+  return made.length ? null : el("p", { class: "empty" }, "Nothing has been masked from this file yet. ", to("method", "Mask the data"), " or choose a candidate on the ", to("map", "map"), `, then ${what}.`);
 }

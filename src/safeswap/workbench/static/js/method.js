@@ -9,7 +9,7 @@ import { followMasking, links, specText, undoButton } from "./masking.js";
 import { activeSteps, beginPipeline, mark, mask, placeOf, put, steps } from "./pipeline.js";
 import { recodeForm, valuesMade } from "./recode-form.js";
 import { inUse } from "./scenario.js";
-import { at, begin, current, projectId, python } from "./page.js";
+import { at, begin, current, noFile, projectId, python } from "./page.js";
 
 const ROLES = [["swap", "Swap"], ["fixed", "Fixed"], ["differ", "Differ"], ["other", "Other"]];
 // What a scenario states of a method: not asked for again.
@@ -26,7 +26,7 @@ begin(async ({ project, may }) => {
   byId("to-tables").href = `/projects/${projectId}/tables`;
   if (project.data_version === 0) {
     byId("method-form").hidden = byId("measured").hidden = true;
-    fill(byId("job"), el("p", { class: "empty" }, "There are no data yet. ", el("a", { href: `/projects/${projectId}/data` }, "Upload a file.")));
+    fill(byId("job"), noFile());
     return;
   }
   Object.assign(state, { project, mayWork: may("work") });

@@ -35,8 +35,15 @@ export async function begin(show, first = () => null) {
   }
 }
 
+// What to do first in a project without a file.
+export const noFile = () => el("p", { class: "empty" }, "This project has no file yet. ", el("a", { href: `/projects/${projectId}/data` }, "Upload one"), " first.");
+
 // Results of the project's present data; those made from data that were replaced can be looked at, not used.
-export const current = (results, project) => results.filter((each) => each.data_version === project.data_version);
+export const isCurrent = (result, project) => result.data_version === project.data_version;
+export const current = (results, project) => results.filter((each) => isCurrent(each, project));
+
+// The mark of a result in a list that was made from data that were replaced.
+export const ageOf = (result, project) => (isCurrent(result, project) ? null : el("span", { class: "note" }, " (earlier data)"));
 
 // Mark the steps that need data.
 function markSteps(project) {
@@ -56,7 +63,7 @@ async function markDone(project, settings) {
   const isMade = async (path) => current(await newest(`${path}?limit=1`), project).length > 0;
   // The newest approved one tells: a release is of the data that were present when it was asked for.
   const isReleased = async () => {
-    const approved = (await newest("/releases?limit=200")).find((each) => each.state === "approved");
+    const [approved] = await newest("/releases?state=approved&limit=1");
     return approved !== undefined && (await call("GET", at(`/maskings/${approved.masking}`)).then(({ value }) => current([value], project).length > 0, () => false));
   };
   const made = { data: true, risk: Boolean(settings.scenario), method: isMade("/maskings"), map: isMade("/studies"), records: isMade("/confidentiality"), release: isReleased() };

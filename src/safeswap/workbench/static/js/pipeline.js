@@ -154,12 +154,18 @@ function drops(i) {
   } : {};
 }
 
+const SPREAD = "Noise protects small counts: 19 times out of 20 the figure is this near to the truth. 0 is exact.";
+
 // Risk under each scenario, values blanked by key, utility.
 function effect(row, fails) {
   if (!row) return el("span", { class: "note" }, state.busy ? "…" : state.cancelled ? "Not counted" : fails ? "Does not fit" : "Waits for the step before");
   const blanked = Object.entries(row.blanked), total = blanked.reduce((sum, [, number]) => sum + number, 0);
-  return [...row.figures.map((each) => el("span", { class: each.after > each.before ? "raised block" : "block", title: each.note || null, data: { scenario: each.scenario } },
-    name(each.scenario), `: unsafe ${count(each.before)} → ${count(each.after)}`, each.after > each.before ? " (raises the risk again)" : "", each.after === null ? el("span", { class: "note block" }, name(each.note)) : null)),
+  return [...row.figures.map((each) => {
+    const spread = state.table.spreads[each.scenario] ?? 0, told = (value) => (value ? `${count(value)} ± ${count(spread)}` : count(value));
+    const isRaised = each.after > each.before + Math.SQRT2 * spread;  // and not by noise
+    return el("span", { class: isRaised ? "raised block" : "block", title: each.note || (each.before || each.after ? SPREAD : null), data: { scenario: each.scenario } },
+      name(each.scenario), `: unsafe ${told(each.before)} → ${told(each.after)}`, isRaised ? " (raises the risk again)" : "", each.after === null ? el("span", { class: "note block" }, name(each.note)) : null);
+  }),
   total ? el("span", { class: "block" }, `${count(total)} value${total === 1 ? "" : "s"} blanked: `, name(blanked.map(([key, number]) => `${key} ${count(number)}`).join(", "))) : null,
   el("span", { class: "note block" }, [row.information_loss === null ? "" : `${share(row.information_loss)} of the information lost so far`, row.hellinger === null ? "" : `Hellinger ${row.hellinger.toFixed(3)}`].filter(Boolean).join(" · "))];
 }

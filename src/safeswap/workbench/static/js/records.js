@@ -6,26 +6,26 @@ import { start } from "./confidentiality-view.js";
 import { byId, el, fill, name, share, when } from "./dom.js";
 import { follow, underWay } from "./jobs.js";
 import { specText } from "./masking.js";
-import { at, begin, current, projectId, python, resultAt } from "./page.js";
+import { ageOf, at, begin, current, isCurrent, noFile, projectId, python, resultAt } from "./page.js";
 import { inUse } from "./scenario.js";
 
 const MEANT = new Set(["nominal", "ordinal", "geography", "numeric"]);
 const asked = new URLSearchParams(location.search);
-const state = { maskings: [], usable: [], plot: null };
+const state = { project: null, maskings: [], usable: [], plot: null };
 
 begin(async ({ project, may, answers: [made, { plots, plot, payload }] }) => {
   const refresh = python(script);
   byId("next").href = `/projects/${projectId}/release`;
-  if (project.data_version === 0) { empty("This project has no file yet. Upload one in step 1."); return; }
-  state.maskings = made;
+  if (project.data_version === 0) { byId("none").replaceWith(noFile()); return; }
+  Object.assign(state, { project, maskings: made });
   state.usable = current(made, project);
   list(plots);
-  if (!made.length) { empty("There is no masking yet. Make one on the Pipeline or Map page."); return; }
+  if (!made.length) { empty("There is no masking yet. ", ...elsewhere()); return; }
   byId("new-plot").hidden = !(may("work") && state.usable.length);
   if (plot) await show(plot, payload).then(painted);
   const [description, job] = await Promise.all([get(at("/description")), underWay("confidentiality")]);
   if (may("work") && state.usable.length) offer(description, !plot && !job);
-  if (!plot && !job) empty(may("work") ? state.usable.length ? "No plot yet: choose a masking and its keys below." : "Every masking was made from an earlier file. Make one on the Pipeline or Map page." : "No plot has been made yet. An analyst must make one.");
+  if (!plot && !job) empty(...[may("work") ? state.usable.length ? "No plot yet: choose a masking and its keys below." : ["Every masking was made from an earlier file. ", ...elsewhere()] : "No plot has been made yet. An analyst must make one."].flat());
   byId("plot-form").addEventListener("input", refresh);
   if (job) watch(job);
 }, () => Promise.all([all(at("/maskings")), loadPlots()]));
@@ -38,8 +38,10 @@ async function loadPlots() {
   return { plots, plot, payload };
 }
 
-function empty(text) {
-  byId("none").textContent = text;
+const elsewhere = () => ["Make one on ", ...[["method", "Pipeline"], ["map", "Map"]].flatMap(([path, text], i) => [i ? " or " : "", el("a", { href: `/projects/${projectId}/${path}` }, text)]), "."];
+
+function empty(...words) {
+  fill(byId("none"), ...words);
   byId("none").hidden = false;
 }
 
@@ -81,7 +83,7 @@ const maskingText = (id) => {
 
 function list(plots) {
   byId("earlier").hidden = !plots.length;
-  fill(byId("plots"), plots.map((plot) => el("tr", {}, el("td", {}, el("a", { href: `?plot=${plot.id}` }, when(plot.created_at))), el("td", {}, name(plot.created_by)),
+  fill(byId("plots"), plots.map((plot) => el("tr", {}, el("td", {}, el("a", { href: `?plot=${plot.id}` }, when(plot.created_at)), ageOf(plot, state.project)), el("td", {}, name(plot.created_by)),
     el("td", {}, name(ofPlot(plot))), el("td", {}, el("a", { href: `/projects/${projectId}/results/${plot.spec.masking}` }, name(maskingText(plot.spec.masking)))),
     el("td", { class: "n" }, share(plot.summary.unsafe_share)))));
 }
@@ -93,7 +95,8 @@ async function show(plot, payload) {
   fill(byId("sentence"), name(plot.summary.sentence));
   fill(byId("plot-line"), "Of ", el("a", { href: `/projects/${projectId}/results/${plot.spec.masking}` }, name(maskingText(plot.spec.masking))), ". ",
     el("a", { href: resultAt(`/confidentiality/${plot.id}/plot.html`), target: "_blank", rel: "noopener" }, "Open as a separate page"), ".");
-  byId("next").href = `/projects/${projectId}/release?masking=${plot.spec.masking}`;
+  if (isCurrent(plot, state.project)) byId("next").href = `/projects/${projectId}/release?masking=${plot.spec.masking}`;
+  byId("old").hidden = isCurrent(plot, state.project);
   byId("shown").hidden = false;
   const [points] = await Promise.all([payload(plot.id), drawable]);
   const root = byId("chart-body").content.firstElementChild.cloneNode(true);

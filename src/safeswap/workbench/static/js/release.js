@@ -4,7 +4,7 @@ import { all, get, guarded, post } from "./api.js";
 import { byId, count, el, figure, fill, name, sentence, several, when } from "./dom.js";
 import { follow } from "./jobs.js";
 import { specText } from "./masking.js";
-import { at, begin, current, projectId, python, resultAt } from "./page.js";
+import { at, begin, current, noFile, projectId, python, resultAt } from "./page.js";
 import { people } from "./people.js";
 import { reportLinks, reportsSideBySide } from "./reports.js";
 import { drawChanges } from "./since.js";
@@ -17,7 +17,7 @@ const state = { who: null, may: () => false, maskings: [], shown: null, listed: 
 begin(async ({ who, project, may }) => {
   Object.assign(state, { who, may });
   if (project.data_version === 0) {
-    fill(byId("job"), el("p", { class: "empty" }, "There are no data yet. ", el("a", { href: `/projects/${projectId}/data` }, "Upload a file.")));
+    fill(byId("job"), noFile());
     return;
   }
   if (who.single_user) byId("lead").textContent = "Single-user mode: you both request and approve. For a release that others rely on, have a second person review it: safeswap serve.";
@@ -25,7 +25,7 @@ begin(async ({ who, project, may }) => {
   const maskings = state.maskings = current(made, project);
   byId("stale").hidden = maskings.length === made.length;
   byId("stale").textContent = `${several(made.length - maskings.length, "masking was", "maskings were")} made from an earlier version of the data and cannot be released.`;
-  if (may("work") && !maskings.length) fill(byId("job"), el("p", { class: "empty" }, "Nothing has been masked yet. ", el("a", { href: `/projects/${projectId}/method` }, "Mask the data"), " or choose a candidate on the ",
+  if (may("work") && !maskings.length) fill(byId("job"), el("p", { class: "empty" }, "Nothing has been masked from this file yet. ", el("a", { href: `/projects/${projectId}/method` }, "Mask the data"), " or choose a candidate on the ",
     el("a", { href: `/projects/${projectId}/map` }, "map"), "."));
   const wanted = new URLSearchParams(location.search).get("masking");
   fill(byId("masking"), maskings.map((each) => el("option", { value: each.id, selected: each.id === wanted }, `${specText(each.spec.spec)} (${when(each.created_at)})`)));
@@ -84,8 +84,8 @@ async function open(release) {
   state.shown = release;
   byId("one").hidden = false;
   byId("one-title").textContent = release.terms.title ? `Release: ${release.terms.title}` : "The release";
-  byId("state").className = release.state === "failed" || release.state === "rejected" ? "warning" : "good";
-  fill(byId("state"), `It ${release.state === "failed" ? "" : "is "}${WORDS[release.state]}${release.reason ? ": " : "."}`, release.reason ? name(sentence(release.reason)) : null, release.records ? ` ${several(release.records, "record")}.` : null);
+  byId("state").className = ["failed", "rejected"].includes(release.state) || release.is_stale ? "warning" : "good";
+  fill(byId("state"), release.is_stale ? "The data have changed since it was requested: it can no longer be approved." : `It ${release.state === "failed" ? "" : "is "}${WORDS[release.state]}${release.reason ? ": " : "."}`, release.reason ? name(sentence(release.reason)) : null, release.records ? ` ${several(release.records, "record")}.` : null);
   fill(byId("checks"), release.checks.map((check) => el("li", { class: check.ok ? "ok" : "not-ok" }, el("span", { class: "sign", "aria-hidden": "true" }, check.ok ? "✓" : "✗"),
     el("span", { class: "unseen" }, check.ok ? "Passed: " : "Failed: "), name(check.sentence))));
   const facts = await factsOf(release);
@@ -105,8 +105,9 @@ async function open(release) {
   byId("details").hidden = !release.files.length && !release.checks.length;
   byId("hash").textContent = release.manifest_hash || "not yet";
   fill(byId("who-line"), "Requested by ", name(release.requested_by), release.decided_by ? [", decided by ", name(release.decided_by)] : null, ".",
-    release.state === "requested" && !release.may_approve ? " Another person with the role of officer must review it." : null);
-  byId("decide").hidden = !release.may_approve;
+    release.state === "requested" && !release.may_reject ? " Another person with the role of officer must review it." : null);
+  byId("decide").hidden = !release.may_reject;
+  byId("approval").hidden = !release.may_approve;
   byId("override-box").hidden = !release.needs_reason;
   byId("attack-override-box").hidden = !release.needs_attack_override;
   fill(byId("attack-override-line"), release.attack_override ? ["Reason given for releasing above the policy: ", name(release.attack_override)] : null);

@@ -24,7 +24,9 @@ begin(async ({ may, answers: [found, description, measures, methods] }) => {
   fill(byId("plan"), name(summary.done || summary.plan), ".");
   fill(byId("totals"), totals(summary));
   byId("spec").textContent = JSON.stringify(spec.spec, null, 2);
-  fill(byId("scores"), summary.scores.map((score) => drawScore(score, measures)), leftOut(summary.left_out ?? []));
+  // What is true of several figures is said once, below them.
+  const parts = summary.scores.map((score) => score.sentence.split(/(?<=\.) (?=[A-Z])/)), said = parts.flatMap(([_, ...rest]) => rest), shared = [...new Set(said.filter((each, i) => said.indexOf(each) !== i))];
+  fill(byId("scores"), summary.scores.map((score, i) => drawScore(score, parts[i].filter((each) => !shared.includes(each)).join(" "), measures)), shared.map((text) => el("p", { class: "note" }, name(text))), leftOut(summary.left_out ?? []));
   fill(byId("before"), beforeAfter(description, (query) => at(`/maskings/${resultId}/table?${query}`), named(spec.spec)));
   byId("report").href = resultAt(`/maskings/${resultId}/report.html`);
   fill(byId("reports"), reportLinks(`/maskings/${resultId}`, may));
@@ -44,10 +46,10 @@ function totals(summary) {
 // "n-rule" begins with a symbol.
 const titled = (text) => (text[1] === "-" ? text : text[0].toUpperCase() + text.slice(1));
 
-function drawScore(score, measures) {
+function drawScore(score, sentence, measures) {
   const measure = measures.find((each) => each.name === score.measure.split(":")[0]);
   return el("article", { class: "score" }, el("h3", {}, name(titled(measure?.title ?? score.measure)), " ", el("span", { class: "note" }, score.axis),
-    el("strong", { class: "value", data: { measure: score.measure, value: score.value } }, figure(score.value))), el("p", {}, name(score.sentence)),
+    el("strong", { class: "value", data: { measure: score.measure, value: score.value } }, figure(score.value))), el("p", {}, name(sentence)),
     score.scenario ? el("p", { class: "note", data: { scenario: score.scenario } }, "Scenario ", name(score.scenario), score.before === null || score.before === undefined ? "" : `: ${figure(score.before)} before, ${figure(score.value)} after`) : null, detail(score));
 }
 

@@ -6,7 +6,7 @@ import { pairs } from "./bars.js";
 import { byId, count, el, fill, name, say, several, share } from "./dom.js";
 import { follow } from "./jobs.js";
 import { specText } from "./masking.js";
-import { at, begin, current, projectId, python } from "./page.js";
+import { at, begin, current, noFile, projectId, python } from "./page.js";
 import { bandNumber, change, inUse, state as kept } from "./scenario.js";
 
 const KEYS = new Set(["nominal", "ordinal", "geography", "numeric"]), BANDS = new Set(["ranges", "recode", "global_recode"]);
@@ -25,7 +25,7 @@ begin(async ({ project, may }) => {
   byId("next").href = `/projects/${projectId}/method`;
   byId("to-tables").href = `/projects/${projectId}/tables`;
   if (project.data_version === 0) {
-    fill(byId("main"), el("p", { class: "empty" }, "There are no data yet. ", el("a", { href: `/projects/${projectId}/data` }, "Upload a file.")));
+    fill(byId("main"), byId("main").querySelector("h1"), noFile());
     return;
   }
   Object.assign(state, { project, mayWork: may("work"), attributes: (await get(at("/description"))).attributes });
@@ -159,7 +159,8 @@ const after = (steps) => (steps ? `After ${several(steps, "step")} of the pipeli
 
 function showCombinations(found) {
   const before = found.stages.length > 1 ? found.stages[0] : null, steps = before ? activeSteps().length : 0;
-  const text = `${capital(found.sentence)}.${before ? ` In the file itself ${several(before.unsafe_combinations, "combination is", "combinations are")} unsafe.` : ""}`;
+  const about = found.unsafe_combinations || before?.unsafe_combinations ? ` Numbers of combinations are within ${count(found.spread)} of the truth, 19 times out of 20: noise protects small counts.` : "";
+  const text = `${steps ? found.sentence : capital(found.sentence)}.${before ? ` In the file itself ${several(before.unsafe_combinations, "combination is", "combinations are")} unsafe.` : ""}${about}`;
   const sizes = Object.keys({ ...before?.by_dimension, ...found.by_dimension });
   const rows = sizes.map((size) => ({ label: size === "1" ? "1 key" : `${size} keys`, now: found.by_dimension[size] ?? 0, before: before ? before.by_dimension[size] ?? 0 : null }));
   show(found.unsafe_combinations ? "warning" : "good", `${found.scenario ? `Scenario ${found.scenario}. ` : ""}${after(steps)}${text}${found.note ? ` ${found.note}` : ""}`,

@@ -4,7 +4,7 @@ import { all, askLatest, get, guarded, post, Refused } from "./api.js";
 import { categorical } from "./before-after.js";
 import { byId, count, el, fill, name, sentence, several, when } from "./dom.js";
 import { follow, underWay } from "./jobs.js";
-import { at, begin, projectId, python, resultAt } from "./page.js";
+import { at, begin, noFile, projectId, python, resultAt } from "./page.js";
 
 const WIDEST = 12, MOST_CELLS = 500;
 const state = { tables: [], description: null, mayWork: false };
@@ -15,7 +15,7 @@ begin(async ({ project, may }) => {
   byId("next").href = `/projects/${projectId}/method`;
   byId("records-instead").href = `/projects/${projectId}/method?method=safe`;
   if (project.data_version === 0) {
-    fill(byId("main"), el("p", { class: "empty" }, "There are no data yet. ", el("a", { href: `/projects/${projectId}/data` }, "Upload a file.")));
+    fill(byId("main"), byId("main").querySelector("h1"), noFile());
     return;
   }
   state.mayWork = may("work");
