@@ -86,7 +86,7 @@ def test_a_disk_too_small_for_what_is_spilt_leaves_nothing(
     with pytest.raises(OutputError) as caught:
         masked(census, JOBS[name])
     assert caught.value.code == "disk-full"
-    assert "make room" in str(caught.value.hint)
+    assert "free disk space" in str(caught.value.hint)
     assert [path.name for path in census.parent.iterdir()] == [census.name]
     monkeypatch.setattr(duckdb, "connect", with_room(connect, "1GB"))
     masked(census, JOBS[name])

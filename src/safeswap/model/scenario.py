@@ -15,6 +15,7 @@ from safeswap.arrays.types import Floats
 from safeswap.errors import SpecError
 from safeswap.model.combination import CombinationFields, Combinations
 from safeswap.model.schema import Kind, Schema, attribute_hint, require_household
+from safeswap.model.spec import refuse_repeats
 from safeswap.model.text import plural
 
 if TYPE_CHECKING:
@@ -67,8 +68,7 @@ class Scenario(Combinations):
     def _is_plausible(self) -> Scenario:
         if not self.name.strip() or not self.name.isprintable():
             raise ValueError("name: give a name in printable characters")
-        if len(set(self.sensitive)) != len(self.sensitive):
-            raise ValueError("sensitive names an attribute twice")
+        refuse_repeats(self, "sensitive")
         if both := [name for name in self.sensitive if name in self.names]:
             raise ValueError(f"{both[0]!r} cannot be both a key and sensitive")
         if isinstance(self.population, float) and not 1 <= self.population < float("inf"):
