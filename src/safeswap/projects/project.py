@@ -27,11 +27,20 @@ from safeswap.model.study import StudySpec
 from safeswap.pipelines.spec import Pipeline, Step
 from safeswap.projects.project_text import SECTION_OF, keep_comments, list_entries, list_sections, write_sections
 from safeswap.projects.settings import DataSource, ReleaseSettings
-from safeswap.projects.toml import load_toml, parse_toml, read_pipeline, read_step, read_study_spec
+from safeswap.projects.toml import (
+    FileError,
+    load_toml,
+    name_place,
+    parse_toml,
+    read_pipeline,
+    read_step,
+    read_study_spec,
+)
 
 _LARGEST = 64 * 2**20
 _FILE = "project.toml"
 _UNNAMED = "data"
+_bad_project = FileError("bad-project-file", "`safeswap init FILE` writes a project file to start from")
 _SECTIONS = ("format", "title", "data", "schema", "scenario", "step", "study", "release")
 
 
@@ -470,7 +479,7 @@ class _Reader:
         line = self.line_of(section, number, setting)
         if not self.has_text:
             return type(error)(error.message, code=error.code, hint=error.hint, **{**error.fields, "section": section})
-        where = _at(self.file, line) + (f", [{section}]" if section else "")
+        where = name_place(self.file, line) + (f", [{section}]" if section else "")
         fields = {**error.fields, "file": str(self.file), "section": section}
         fields |= {} if line is None else {"line": line}
         return type(error)(f"{where}: {error.message}", code=error.code, hint=error.hint, **fields)
@@ -487,21 +496,6 @@ class _Located:
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if isinstance(error, SafeswapError) and "file" not in error.fields:
             raise self.reader._locate(error, *self.place) from None
-
-
-def _bad_project(file: Path, what: str, *, hint: str = "", **where: Any) -> InputError:
-    line = where.get("line") if "column" not in where else None  # the message of the parser names the line itself
-    return InputError(
-        f"{_at(file, line)}: {what}",
-        code="bad-project-file",
-        hint=hint or "`safeswap init FILE` writes a project file to start from",
-        file=str(file),
-        **{name: value for name, value in where.items() if value},
-    )
-
-
-def _at(file: Path, line: int | None) -> str:
-    return f"{file.name!r}" if line is None else f"{file.name!r}, line {line}"
 
 
 def _closest(name: str, known: Iterable[str]) -> str:

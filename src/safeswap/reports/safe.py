@@ -18,7 +18,8 @@ from safeswap.files.atomic import PRIVATE_FILE, atomic_write
 from safeswap.methods.safe.spec import ChangedTable, SafeSpec, SafeTables
 from safeswap.model.table import CountTable, tabulate
 from safeswap.model.text import plural
-from safeswap.reports.study import SCRIPTLESS, template
+from safeswap.reports import load_template
+from safeswap.reports.study import SCRIPTLESS
 
 if TYPE_CHECKING:
     from safeswap.model.masked import Masked
@@ -57,7 +58,7 @@ class InternalReport:
 
     def write(self, path: str | os.PathLike[str], *, force: bool) -> Path:
         """Write the report atomically, readable by its owner only."""
-        text = template("masking_report.html").render(
+        text = load_template("masking_report.html").render(
             **vars(self), colours=css_variables(), policy=SCRIPTLESS, product_version=version_of("safeswap")
         )
         with atomic_write(path, force=force, mode=PRIVATE_FILE) as part:
