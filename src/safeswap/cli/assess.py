@@ -368,7 +368,7 @@ def attack(
 def _read(masked: Path, original: Path | None, options: AttackOptions, reading: dict[str, Any]) -> tuple[Any, Any, Any]:
     """Return what is attacked, the original, and the audit record that matches the two."""
     from safeswap import workflow
-    from safeswap.files.manifest import MANIFEST
+    from safeswap.releases.manifest import MANIFEST
     from safeswap.workflow.masking import recall
 
     def joined(persons: Path, households: Path | None) -> Microdata:

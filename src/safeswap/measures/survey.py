@@ -155,21 +155,6 @@ def mean_of(values: Floats, of_domain: Int64s | None = None, domains: int = 1) -
     return Quotient(top=np.where(known, values, 0.0), bottom=known.astype(np.float64), of_domain=where, domains=domains)
 
 
-def total_of(values: Floats, of_domain: Int64s | None = None, domains: int = 1) -> Quotient:
-    """Return the total over the records with a value, in each domain."""
-    where = np.zeros(len(values), dtype=np.int64) if of_domain is None else of_domain
-    return Quotient(top=np.nan_to_num(values), bottom=None, of_domain=where, domains=domains)
-
-
-def ratio_of(top: Floats, bottom: Floats, of_domain: Int64s | None = None, domains: int = 1) -> Quotient:
-    """Return the ratio of two totals over the records that have both, in each domain."""
-    known = ~(np.isnan(top) | np.isnan(bottom))
-    where = np.zeros(len(top), dtype=np.int64) if of_domain is None else of_domain
-    return Quotient(
-        top=np.where(known, top, 0.0), bottom=np.where(known, bottom, 0.0), of_domain=where, domains=domains
-    )
-
-
 def quantiles_of(values: Floats, share: float, weights: Floats, of_domain: Int64s, domains: int) -> Floats:
     """Return the smallest value up to which a domain has at least this share of its weight; NaN in an empty one."""
     known = ~np.isnan(values) & (of_domain >= 0)

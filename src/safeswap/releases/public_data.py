@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 from safeswap.errors import InputError, SpecError, UnsafeRelease
 from safeswap.files.columns import refuse_nul
 from safeswap.files.labelled import Labelled, read_labelled
-from safeswap.files.manifest import DATA_FORMATS, damaged_error
 from safeswap.files.sources import Format, Limits
 from safeswap.model.columns import is_bytes
 from safeswap.model.release import Release
 from safeswap.model.schema import Kind
+from safeswap.releases.manifest import DATA_FORMATS, damaged_error
 
 _STATA_TIME = b"<timestamp>\x11"
 _NO_STATA_TIME = b"01 Jan 1960 00:00"

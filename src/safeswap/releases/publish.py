@@ -21,7 +21,7 @@ from safeswap.arrays.types import Integers
 from safeswap.attacks.run import Judged
 from safeswap.errors import InputError, OutputError, SpecError, UnsafeRelease
 from safeswap.files.atomic import PRIVATE_DIRECTORY, atomic_directory
-from safeswap.files.manifest import MANIFEST, sum_file
+from safeswap.files.sources import sum_file
 from safeswap.model.invariant import Finding
 from safeswap.model.key import Key
 from safeswap.model.ledger import NOT_SEEN, Book, Entry, Ledger, Likeness, compare, make_entry
@@ -45,6 +45,7 @@ from safeswap.releases.bundle import Bundle, fill_bundle, public_directory
 from safeswap.releases.gate import Gate, Written
 from safeswap.releases.ledger import Differencing, compare_releases, configured_ledger, replay_known
 from safeswap.releases.linkage import Linkage
+from safeswap.releases.manifest import MANIFEST
 from safeswap.releases.public_data import check_format
 from safeswap.releases.register import enter_table, registers_of
 from safeswap.releases.scan_data import Remark, name_remarks, refuse_if_any, warning

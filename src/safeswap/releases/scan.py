@@ -20,11 +20,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from safeswap.files.labelled import Labelled
-from safeswap.files.manifest import Manifest, check_files, damaged_error, read_manifest
 from safeswap.model.columns import aligned_columns, flag_changes
 from safeswap.model.release import MOST_LISTED, ONE_FILE, TWO_FILES, Release
 from safeswap.model.schema import require_household
 from safeswap.model.text import plural
+from safeswap.releases.manifest import Manifest, check_files, damaged_error, read_manifest
 from safeswap.releases.public_data import Stored, as_labelled, as_stored
 from safeswap.releases.scan_data import (
     Remark,

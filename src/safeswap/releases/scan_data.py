@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from safeswap.errors import UnsafeRelease
-from safeswap.files.manifest import damaged_error
 from safeswap.model.columns import aligned_columns, flag_changes
 from safeswap.model.microdata import unify_dictionaries
 from safeswap.model.schema import level_texts
 from safeswap.model.text import plural
+from safeswap.releases.manifest import damaged_error
 from safeswap.releases.public_data import Stored
 
 # What a spreadsheet takes for the start of a formula, including full-width forms.

@@ -107,13 +107,6 @@ def mask_below(
     )
 
 
-def suppress_below(
-    data: Any, keys: Sequence[str], *, threshold: float, weight: str | None = None, **secret: Any
-) -> Masked:
-    """Blank the fewest values for the smallest tolerance at which no record's risk exceeds the threshold."""
-    return mask_below(data, keys, threshold=threshold, weight=weight, **secret).masked
-
-
 def _find_above(data: Microdata, keys: Sequence[str], threshold: float, weight: str | None) -> tuple[int, int]:
     """Return how many records are above the threshold, and the size from which on every cell is below it."""
     from safeswap.measures.risk.individual_risk import record_risks

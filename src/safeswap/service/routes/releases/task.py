@@ -10,13 +10,13 @@ from sqlalchemy import Connection, update
 
 from safeswap import workflow
 from safeswap.errors import SpecError
-from safeswap.files.manifest import read_manifest
 from safeswap.model.ledger import Entry, Likeness
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind
 from safeswap.projects.project import Project
 from safeswap.releases.ledger import compare_releases, replay_known
+from safeswap.releases.manifest import read_manifest
 from safeswap.reports.public import PublicPage
 from safeswap.service.keeping import auditlog, ledger
 from safeswap.service.keeping.ledger import export_known
