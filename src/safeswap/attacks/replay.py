@@ -95,7 +95,7 @@ class Replay(ParametricMeasure):
         from safeswap.methods.edit_targeted.classes import identifier_order, letter_walk, sort_classes
         from safeswap.methods.edit_targeted.keyed_walk import CellLabels, DrawKeys, keyed_walk, record_draws
 
-        guess = DrawKeys.derived(_GUESS, release, replicate=0)
+        guess = DrawKeys.derive(_GUESS, release, replicate=0)
         shuffled = np.argsort(record_draws(release, guess)).astype(np.uint32)
         seen = sort_classes(release, keys, within=self.within, ties=identifier_order(release))
         unseen = sort_classes(release, keys, within=self.within, ties=shuffled)

@@ -348,7 +348,7 @@ class WeightedMeasure(ParametricMeasure):
             return replace(plain, sentence=plain.sentence + note)
         found = self._score_by(comparison, weight)
         sentence = f"{found.sentence} Weighted by {weight}; without weights {plain.value:.4g}."
-        return replace(found, sentence=sentence, detail=_beside(found.detail, plain))
+        return replace(found, sentence=sentence, detail=_add_unweighted(found.detail, plain))
 
     @abstractmethod
     def _score_by(self, comparison: Comparison, weight: str) -> Score:
@@ -411,7 +411,7 @@ def weight_changed(comparison: Comparison, weight: str) -> bool:
     return one is not other
 
 
-def _beside(detail: pa.Table | None, plain: Score) -> pa.Table | None:
+def _add_unweighted(detail: pa.Table | None, plain: Score) -> pa.Table | None:
     """Add the figures without weights to the detail, row by row."""
     if detail is None or plain.detail is None or "unweighted" in detail.column_names:
         return detail

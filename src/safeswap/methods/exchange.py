@@ -235,7 +235,7 @@ class Nesting:
 
         Levels of one stage move together. A coarser level that is equal within all pairs need not move.
         """
-        apart = [pair for pair in self._moved_apart(stages) if self._lies_in(*pair)]
+        apart = [pair for pair in self._pairs_moved_apart(stages) if self._lies_in(*pair)]
         apart = [(fine, coarse) for fine, coarse in apart if not self._follows(fixed, coarse)]
         if not apart:
             return
@@ -253,7 +253,7 @@ class Nesting:
             levels=list(others or (coarse,)),
         )
 
-    def _moved_apart(self, stages: Sequence[Names]) -> Iterator[tuple[str, str]]:
+    def _pairs_moved_apart(self, stages: Sequence[Names]) -> Iterator[tuple[str, str]]:
         stage = {name: number for number, names in enumerate(stages) for name in names}
         areas = [attribute.name for attribute in self.records.schema.iter_kind(Kind.GEOGRAPHY)]
         return (pair for pair in permutations(areas, 2) if stage.get(pair[0]) != stage.get(pair[1]))

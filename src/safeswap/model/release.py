@@ -318,7 +318,7 @@ def preview_release(data: Microdata, names: Sequence[str], *, facts: PublicFacts
     for name in names:
         attribute = data.schema[name]
         if attribute.kind in (Kind.IDENTIFIER, Kind.HOUSEHOLD):
-            columns.append(Released(_without_label(attribute), index))
+            columns.append(Released(_drop_label(attribute), index))
         else:
             columns.append(released_column(data, name, index, as_codes=False))
     table = pa.table([c.values for c in columns], names=list(names))
@@ -364,7 +364,7 @@ def _release_column(
     attribute, column = data.schema[name], data.table.column(name)
     if attribute.kind is Kind.IDENTIFIER:
         return Released(
-            _without_label(attribute), pa.array(np.arange(1, len(column) + 1, dtype=_counting_type(len(column))))
+            _drop_label(attribute), pa.array(np.arange(1, len(column) + 1, dtype=_counting_type(len(column))))
         )
     if attribute.kind is Kind.HOUSEHOLD:
         derived = _derive_key(key, "new-identifiers", attribute.name, *context)
@@ -373,7 +373,7 @@ def _release_column(
 
             outside = absent_numbers(data, name)[data.coded(name).codes]
             column = column.take(pa.array(np.arange(len(column)), mask=outside))
-        return Released(_without_label(attribute), _renumber(column, derived, _derive_key(key, "mac")).take(index))
+        return Released(_drop_label(attribute), _renumber(column, derived, _derive_key(key, "mac")).take(index))
     return released_column(data, name, index, as_codes=as_codes)
 
 
@@ -392,7 +392,7 @@ def _counting_type(largest: int) -> type[np.int32 | np.int64]:
     return np.int32 if largest < 2**31 else np.int64
 
 
-def _without_label(attribute: Attribute) -> Attribute:
+def _drop_label(attribute: Attribute) -> Attribute:
     """Drop the label of a renumbered column, which may describe the old numbers."""
     return Attribute(name=attribute.name, kind=attribute.kind)
 

@@ -340,7 +340,7 @@ class _Reader:
             raise self._error("title is not text", "", 0, "title")
         with _Located(self, "release"):
             project = Project(**made)
-        return replace(project, guesses=self._guesses(project))
+        return replace(project, guesses=self._list_guesses(project))
 
     def _section(self, content: dict[str, Any], name: str, kind: Any) -> Any:
         values = content.get(name, {})
@@ -354,7 +354,7 @@ class _Reader:
         if values is None:
             return None
         if isinstance(values, str):
-            return read_schema(self._beside(values))
+            return read_schema(self._find_file(values))
         if not isinstance(values, dict) or not isinstance(values.get("attributes"), list):
             raise self._error("the schema has no list of attributes", "schema", 0)
         self._refuse_unknown(values, (*Schema.model_fields, "format"), "schema", 0)
@@ -385,7 +385,7 @@ class _Reader:
         self, listed: Any, scenarios: Mapping[str, Scenario]
     ) -> tuple[Pipeline, tuple[tuple[int, Step], ...]]:
         if isinstance(listed, str):
-            return read_pipeline(self._beside(listed)), ()
+            return read_pipeline(self._find_file(listed)), ()
         steps: Any = []
         for number, values in enumerate(self._blocks(listed, "step")):
             with _Located(self, "step", number):
@@ -401,7 +401,7 @@ class _Reader:
         if values is None:
             return None
         if isinstance(values, str):
-            return read_study_spec(self._beside(values))
+            return read_study_spec(self._find_file(values))
         if not isinstance(values, dict):
             raise self._error("[study] is not a section", "study", 0)
         self._refuse_unknown(values, StudySpec.model_fields, "study", 0)
@@ -424,11 +424,11 @@ class _Reader:
         if self.folder is None:
             for name in ("grc", "file"):
                 if isinstance(values.get(name), str):
-                    self._beside(values[name])
+                    self._find_file(values[name])
             return values
         return read_step(values, self.folder)
 
-    def _beside(self, name: str) -> Path:
+    def _find_file(self, name: str) -> Path:
         if self.folder is None:
             raise SpecError(
                 f"the project names another file, {name!r}, which was not included",
@@ -437,7 +437,7 @@ class _Reader:
             )
         return self.folder / name
 
-    def _guesses(self, project: Project) -> dict[str, str]:
+    def _list_guesses(self, project: Project) -> dict[str, str]:
         steps = [step.name for step, _ in project.listed]
         named = {"scenario": [each.name for each in project.scenarios], "step": steps}
         found = {}

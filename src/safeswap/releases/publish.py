@@ -190,7 +190,7 @@ def check_and_write(
         checks = (*_check_masked(linkage, terms), *refuse_if_any(linkage.remarks()))
         masked.data.share_codes(masked.original, [name for name in names if name not in linkage.changed])
         facts = _public_facts(linkage, account, terms)
-        context = (masked.audit.data_name, masked.audit.method, _canonical(masked), masked.audit.replicate)
+        context = (masked.audit.data_name, masked.audit.method, _serialise_spec(masked), masked.audit.replicate)
         release, rows = prepare_release(
             masked.data,
             key=key,
@@ -340,14 +340,14 @@ def _confidential_root(root: Path, *, public: Path) -> Iterator[None]:
         yield
     except BaseException:
         for path in root.iterdir():
-            if path.name not in before and path.name.startswith(_RECORD) and not _belongs(path, public):
+            if path.name not in before and path.name.startswith(_RECORD) and not _is_of_bundle(path, public):
                 shutil.rmtree(path, ignore_errors=True)
         if made and not any(root.iterdir()):
             root.rmdir()
         raise
 
 
-def _belongs(record: Path, public: Path) -> bool:
+def _is_of_bundle(record: Path, public: Path) -> bool:
     """Return whether a record belongs to the bundle that is in the public directory now."""
     manifest = public / MANIFEST
     return manifest.is_file() and record.name == _record_name(sum_file(manifest)[1])
@@ -477,7 +477,7 @@ def _share_taking_part(masked: Masked) -> float:
     return round(took_part / len(masked.data), 6)
 
 
-def _canonical(masked: Masked) -> str:
+def _serialise_spec(masked: Masked) -> str:
     return json.dumps(dict(masked.audit.spec), sort_keys=True, default=str)
 
 

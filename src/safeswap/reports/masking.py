@@ -77,10 +77,10 @@ def suppression_sections(masked: Masked) -> tuple[Section, ...]:
     facts = masked.audit.facts
     if UNSAFE not in facts or BLANKED not in facts:
         return ()
-    return _unsafe(masked), _blanked(masked)
+    return _unsafe_section(masked), _blanked_section(masked)
 
 
-def _unsafe(masked: Masked) -> Section:
+def _unsafe_section(masked: Masked) -> Section:
     rows = masked.audit.facts[UNSAFE]
     most = max((row["before"] for row in rows), default=0) or 1
     meaning = _MEANINGS[masked.spec.as_dict().get("missing", "none")]
@@ -99,7 +99,7 @@ def _unsafe(masked: Masked) -> Section:
     )
 
 
-def _blanked(masked: Masked) -> Section:
+def _blanked_section(masked: Masked) -> Section:
     rows = masked.audit.facts[BLANKED]
     records = max(len(masked.original), 1)
     most = max((row["values"] for row in rows), default=0) or 1

@@ -208,7 +208,7 @@ def public_values(study: StudyLike, choice: Chosen, parts: Parts) -> dict[str, A
             "records": f"{records:,}" if records >= parts.tolerance else f"Fewer than {parts.tolerance}",
         },
         "attributes": study.facts["attributes"],
-        "tried": _tried(study),
+        "tried": _describe_question(study),
         "exact": exact,
         "map": _map(study, choice, parts.tolerance) if exact else "",
         "swapped": ", ".join(row["swap"] or getattr(choice.spec, "swap", ())),
@@ -289,7 +289,7 @@ def refuse_telltale(sentences: Iterable[str], study: StudyLike, choice: Chosen) 
             )
 
 
-def _tried(study: StudyLike) -> dict[str, Any]:
+def _describe_question(study: StudyLike) -> dict[str, Any]:
     spec = study.spec
     return {
         "choices": "choices" if study.facts.get("search") else "every choice",

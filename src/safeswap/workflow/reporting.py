@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Unpack
 import numpy as np
 
 from safeswap.errors import InfeasibleError, SpecError, UnsafeRelease
-from safeswap.model.checked import Default, check_types, stated
+from safeswap.model.checked import Default, check_types, select_stated
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.scenario import Scenario, as_scenario, resolve_files
@@ -103,7 +103,7 @@ def report(
     rules = list_requirements(require or {}, asked)
     published_errors = as_indicators(options["publish_errors"])
     figures, left_out = _measure(masked, asked, measures, as_indicators(indicators) or published_errors)
-    terms = stated(options, PublicTerms)
+    terms = select_stated(options, PublicTerms)
     known = Known(
         scenarios=asked,
         figures=with_limits(masked, figures, rules, asked),

@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypedDict, Unpack
 from safeswap.files.sources import ReadingOptions
 from safeswap.measures.table_check import TableCheck, check_programme
 from safeswap.methods.safe.spec import SafeSpec, SafeTables
-from safeswap.model.checked import Default, check_types, stated
+from safeswap.model.checked import Default, check_types, select_stated
 from safeswap.model.masked import Masked
 from safeswap.model.options import Randomness
 
@@ -66,7 +66,7 @@ def safe_table(
 
     objective, soft = options["objective"], options["soft"]
     terms = Terms(objective=objective, solver=options["solver"], soft=soft, time_limit=options["time_limit"])  # type: ignore[arg-type]
-    reading = stated(options, ReadingOptions)
+    reading = select_stated(options, ReadingOptions)
     programme, origin = count_tables(counts, attributes=attributes, names=names, count=count, reading=reading)
     problems = table_problems(
         programme.tables,

@@ -123,11 +123,11 @@ class Recoded(AttributePromise):
         split = len(pairs) - len({old for old, _ in pairs})
         if split:
             return f"{plural(split, 'value')} of {self.attribute} became more than one value"
-        wrong = sum(new != self._expected(old) for old, new in pairs)
+        wrong = sum(new != self._expect(old) for old, new in pairs)
         found = plural(wrong, f"value of {self.attribute} is", f"values of {self.attribute} are")
         return f"{found} not what the recoding says" if wrong else ""
 
-    def _expected(self, value: str | None) -> str | None:
+    def _expect(self, value: str | None) -> str | None:
         for step, attribute in zip(self.steps, self.before, strict=True):
             value = value if value is None else expected_value(value, step, attribute)
         return value
