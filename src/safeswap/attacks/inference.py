@@ -291,7 +291,7 @@ class SinglingOut:
         return hits, len(picked), *self._attack_shuffled(setting, names, number, purpose)
 
     def _attack_shuffled(self, setting: Setting, names: Names, number: int, purpose: int) -> tuple[int, int]:
-        """Describe persons of a file that has the values of the release, each column in an order of its own."""
+        """Describe persons of a file with the values of the release, each column shuffled separately."""
         columns, records = [setting.column(name) for name in names], len(setting.released)
         orders = [np.argsort(uniforms(_SEED + purpose, records, 3 + j)) for j in range(len(names))]
         shuffled = [column.after[order] for column, order in zip(columns, orders, strict=True)]
@@ -318,7 +318,7 @@ class SinglingOut:
 
 
 _FOLLOWS = 0.6
-"""A value is asked of a group if at least this share of its members agree; what is only related tells of all alike."""
+"""Least share of the members of a group that must agree for their value to be a guess."""
 
 
 class Vote:

@@ -18,7 +18,7 @@ from safeswap.model.microdata import Microdata
 from safeswap.model.text import plural
 
 _MOST_PAIRS = 4_000_000
-"""Up to so many pairs are weighed by Fellegi and Sunter."""
+"""Maximum number of pairs that are weighed by Fellegi and Sunter."""
 
 
 class Linkage:
@@ -143,7 +143,7 @@ class FellegiSunter:
 
 _SAMPLE = 2000
 _DISTINCT = 0.5
-"""A column with so many distinct values per record is worth joining on."""
+"""Least number of distinct values per record that makes a column worth joining on."""
 
 
 class DistinctNumbers:

@@ -19,7 +19,7 @@ _REDELIVERY_SECONDS = 0.01
 
 _last_signal = -CLEANUP_SECONDS
 
-_OBJECTS_PER_COLLECTION = 50_000  # new ones; modules make so many that stay that Python would look through them often
+_OBJECTS_PER_COLLECTION = 50_000  # new ones; modules make many that stay, which Python would search again and again
 
 
 class Terminated(BaseException):

@@ -87,7 +87,7 @@ class Command(PlainHelp, TyperCommand):
 
 
 class Group(PlainHelp, TyperGroup):
-    """A group of commands, likewise."""
+    """A group of commands with the same layout."""
 
 
 def find_command(name: str) -> Any:

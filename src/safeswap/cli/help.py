@@ -79,7 +79,7 @@ def _fill(text: str, width: int) -> str:
 
 
 def _lay_out(rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
-    """Yield the rows as two columns; a long name has a line of its own."""
+    """Yield the rows as two columns; a long name gets its own line."""
     column = 4 + max([len(name) for name, _ in rows if len(name) <= _WIDEST_NAME], default=_WIDEST_NAME)
     for name, meaning in rows:
         texts = textwrap.wrap(meaning, width - column, break_on_hyphens=False) or [""]

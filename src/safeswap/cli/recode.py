@@ -129,7 +129,7 @@ def recode(
 
 
 def _write_description(recipe: Recipe, before: Microdata, after: Microdata, options: RecodeFiles) -> None:
-    """Write the steps and the schema, where they are asked for."""
+    """Write the steps and the schema if requested."""
     from safeswap.files.schema_file import write_schema
     from safeswap.projects.toml import write_recipe
 

@@ -275,7 +275,7 @@ PUBLIC = "public."
 
 @dataclass(frozen=True, kw_only=True)
 class ReportOptions(HouseholdFiles):
-    """For whom reports are made, of what, and what was decided."""
+    """The readers of the reports, their subject, and the decision."""
 
     audience: list[str] | None = option(
         "analyst, chair, members, board (chair and members), five-safes or public; repeatable. All if omitted",

@@ -430,7 +430,7 @@ def _run(console: Console, data: Microdata, spec: StudySpec, *, checkpoint: Chec
 
 
 def _choose(found: Study) -> tuple[Choice | None, InfeasibleError | None]:
-    """Return the choice, or the reason why there is none: the study is worth keeping all the same."""
+    """Return the choice, or the reason why there is none: the study is worth keeping in either case."""
     try:
         return found.choose(), None
     except InfeasibleError as error:

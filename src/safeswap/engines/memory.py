@@ -47,7 +47,7 @@ _WHOLE_FILE = 100_000
 """Up to this many records the whole order is computed at once; above, only the prefix needed."""
 
 _CELLS_PER_RECORD = 16
-"""Up to so many possible cells per record, an array of flags is looked up faster than a hash table."""
+"""Largest number of possible cells per record at which an array of flags is faster than a hash table."""
 
 
 class MemoryRecords:

@@ -286,7 +286,7 @@ def refuse_identifier(schema: Schema, names: Sequence[str], *, role: str = "attr
     for name in names:
         if schema[name].kind is Kind.IDENTIFIER:
             raise SpecError(
-                f"{name!r} is the identifier: every record would be a cell of its own",
+                f"{name!r} is the identifier: every record would be a separate cell",
                 code="identifier-in-measure",
                 hint=f"leave it out of the {role}",
                 attribute=name,

@@ -248,7 +248,7 @@ def read_design(
     units = _codes(files, "psu")
     unit_of = np.arange(len(data)) if units is None else units
     strata = np.zeros(len(data), dtype=np.int64) if stratum_of_record is None else stratum_of_record
-    # Units may be numbered anew in every stratum.
+    # Numbers of units may restart in every stratum.
     width = int(unit_of.max(initial=0)) + 1
     distinct, unit_of = np.unique(strata * width + unit_of, return_inverse=True)
     stratum_of = np.unique(distinct // width, return_inverse=True)[1]

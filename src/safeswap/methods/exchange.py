@@ -128,7 +128,7 @@ def refuse_missing(counts: Mapping[str, int], *, code: str, hint: str) -> None:
         raise InputError(f"there are missing values in {listed}", code=code, hint=hint, records=some)
 
 
-MISSING_KEYS = 'edit or impute them first, or say missing_keys="level" to take missing as a value of its own'
+MISSING_KEYS = 'edit or impute them first, or say missing_keys="level" to treat missing as a separate value'
 
 
 def count_compensating(before: Microdata, after: Microdata, exchanges: tuple[Exchange, ...]) -> int:
@@ -141,7 +141,7 @@ def count_compensating(before: Microdata, after: Microdata, exchanges: tuple[Exc
     rows = find_rows(exchanges)
     swapped = tuple(dict.fromkeys(name for exchange in exchanges for name in exchange.attributes))
     others = tuple(name for name in before.schema.categorical if name not in swapped)
-    # A record that is like no other in the rest leaves one cell and enters another: nobody compensates for it.
+    # A record unlike all others in the rest leaves one cell and enters another: no other record compensates for it.
     alike, rest, size = _pack_alike(before, others, rows)
     return count_in_vain(before, after, swapped, rows[alike], [(rest, size)])
 

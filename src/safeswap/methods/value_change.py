@@ -57,7 +57,7 @@ class ValuePlan(Plan):
 
     @property
     def details(self) -> dict[str, Any]:
-        """Nothing: the text is the sentence."""
+        """No further facts: the text is the sentence."""
         return {}
 
 

@@ -18,10 +18,10 @@ from safeswap.model.schema import Attribute, Kind, level_texts
 
 _EXACT = 2.0**53
 _BITS = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
-_MOST_KEPT = 1 << 16  # levels; longer orders are worked out anew, which takes less than what is done with them
+_MOST_KEPT = 1 << 16  # levels; longer orders are recomputed, which costs less than using them
 
 _FEW_PER_RECORD = 8
-"""Up to so many possible cells per record, counting is faster than finding those that occur."""
+"""Largest number of possible cells per record at which counting is faster than finding those that occur."""
 
 
 def same_memory(one: pa.ChunkedArray, other: pa.ChunkedArray) -> bool:

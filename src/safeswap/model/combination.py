@@ -243,7 +243,7 @@ class Combinations(CombinationFields, Stated):
     called: ClassVar[str] = "list of combinations"
 
     def without(self, gone: Iterable[str]) -> Self | None:
-        """Return what an intruder can combine who cannot use some keys; None if no key is left.
+        """Return the combinations of an intruder who cannot use some keys; None if no key is left.
 
         Combinations that become equal are merged, with the stricter tolerance.
 

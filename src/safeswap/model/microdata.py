@@ -24,7 +24,7 @@ _LOOKED_AT = 4
 """Of a column in question as many records are looked at first as the values asked for, times this."""
 
 _TABLE_COST = 4
-"""Coding by a table takes NumPy as long as so many simple passes."""
+"""Cost of coding by a table in NumPy, in simple passes."""
 
 
 def smallest_code_type(levels: int) -> np.dtype[Any]:
@@ -50,7 +50,7 @@ class Coded:
     levels: pa.Array
     has_missing: bool
     ranks: dict[tuple[tuple[str, ...], tuple[str, ...]], Int64s] = field(default_factory=dict, repr=False)
-    """Ranks of the levels by the stated order and missing codes, filled in where they are asked for again and again."""
+    """Ranks of the levels by the stated order and missing codes, cached where they are needed repeatedly."""
 
     @property
     def cardinality(self) -> int:

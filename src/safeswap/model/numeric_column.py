@@ -141,7 +141,7 @@ def write_numbers(
     places: int | None,
     written: Flags | Literal[True] | None = None,
 ) -> Change:
-    """Write numbers to a column as :func:`changed_numbers` does, with these decimals; None: as they are.
+    """Write numbers to a column as :func:`changed_numbers` does, with these decimals; None leaves them as they are.
 
     ``written`` may be True for all rows.
 

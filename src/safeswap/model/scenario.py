@@ -221,7 +221,7 @@ def fill_in(values: Any, **names: str) -> Any:
     >>> fill_in({"scenario": {"name": "journalist", "keys": ["age"]}, "n": 5}, keys="names", n="least")
     {'scenario': 'journalist (with n of its own)', 'n': 5, 'keys': ('age',)}
     >>> fill_in({"scenario": Scenario(keys=["age", "sex"], up_to=2, threshold=4), "keys": ["age"]})
-    {'scenario': 'own (with keys of its own)', 'keys': ['age'], 'threshold': 4.0}
+    {'scenario': 'own (with its own keys)', 'keys': ['age'], 'threshold': 4.0}
     """
     if not isinstance(values, Mapping) or isinstance(values.get("scenario", ""), str):
         return values
@@ -234,7 +234,7 @@ def fill_in(values: Any, **names: str) -> Any:
     supplied = every if names else _state_combinations(scenario, values)
     added = {name: value for name, value in supplied.items() if name not in values and value is not None}
     own = [name for name in every if name in values and _as_tuple(values[name]) != _as_tuple(every[name])]
-    called = f"{scenario.name} (with {' and '.join(own)} of its own)" if own else scenario.name
+    called = f"{scenario.name} (with its own {' and '.join(own)})" if own else scenario.name
     return {**values, "scenario": called, **added}
 
 

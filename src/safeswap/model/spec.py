@@ -90,7 +90,7 @@ def refuse_other_type(given: Any, taken: Any) -> None:
 
 
 def _check_date(value: Any) -> Any:
-    """Return a date as ISO text; TOML has dates of its own."""
+    """Return a date as ISO text; TOML has its own dates."""
     if type(value) is dt.date:
         return value.isoformat()
     if isinstance(value, str) and len(value) == len("2024-02-29") and parse_date(value) is not None:
@@ -355,7 +355,7 @@ GeographyCodes = Annotated[
 ]
 MissingKeys = Annotated[
     Literal["refuse", "level"],
-    Field(description="a missing value in a key: refuse the file, or treat it as a value of its own"),
+    Field(description="a missing value in a key: refuse the file, or treat it as a separate value"),
 ]
 
 

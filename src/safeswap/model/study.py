@@ -258,7 +258,7 @@ class StudySpec(Stated):
         return (self.number_of_groups(attributes) * len(self.rates) + stated) * self.replicates
 
     def stated(self) -> Iterator[tuple[dict[str, Any], str]]:
-        """Yield the specifications of candidates that are not of the grid of swaps, and what tells them apart.
+        """Yield the specifications of candidates outside the grid of swaps, and what distinguishes them.
 
         >>> study = StudySpec(vary=[{"method": "pram", "attributes": ["A"], "sweep": {"keep": [0.8, 0.9]}}])
         >>> [(values["keep"], label) for values, label in study.stated()]

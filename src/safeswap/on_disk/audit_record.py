@@ -32,7 +32,7 @@ REPLACED = "replaced-{}.parquet"
 STEP = "step-{}"
 """The directory of a step's rows in the record of a pipeline."""
 _KINDS = ("directed", "mutual")
-"""What is noted of an exchange that is no plain one between pairs."""
+"""What the record states of an exchange other than one between pairs."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

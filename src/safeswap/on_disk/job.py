@@ -49,7 +49,7 @@ class Job:
     measures: tuple[str, ...] = ()
     attributes: tuple[str, ...] | None = None
     announce: Callable[[Announcement], None] | None = field(default=None, repr=False)
-    """Told of the masked files before they get their name."""
+    """Called with the masked files before they get their name."""
 
     @property
     def noted_reading(self) -> dict[str, Any]:

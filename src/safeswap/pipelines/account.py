@@ -436,7 +436,7 @@ class Account:
 
 
 def _effect_of(method: str) -> type[Effect]:
-    """Return what a method does to the columns that it changed, where its parameters are not known any more."""
+    """Return what a method does to the columns that it changed, if its parameters are no longer known."""
     known: dict[str, type[Effect]] = {"recode": Coarsened, "suppress": Blanked, "pram": Redrawn}
     if method in known:
         return known[method]

@@ -1,4 +1,4 @@
-"""Run a pipeline: each step masks what the one before it made, under a key of its own."""
+"""Run a pipeline: each step masks what the one before it made, under its own key."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 ``[data]``, ``[schema]``, ``[[scenario]]``, ``[[step]]``, ``[study]`` and ``[release]`` are the formats of the separate
 files under a heading, and a section may also name such a file: ``schema = "survey.schema.toml"``. A comment that begins
-with ``# ?`` marks a guess that nobody has confirmed yet; whoever confirms it takes the mark out. An error names the
+with ``# ?`` marks a guess that is not confirmed yet; to confirm it, remove the mark. An error names the
 line and the section, and never quotes a value.
 """
 

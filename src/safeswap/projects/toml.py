@@ -248,7 +248,7 @@ _LARGEST_STUDY = 2**20
 _STUDY_HEADER = """\
 # A risk-utility study. Every choice of up to `up_to` attributes × rates × constraint sets × replicates is a candidate.
 # rates: shares of records that take part in a swap. attributes, keys: left out, all categorical ones.
-# [[constraints]]: fixed = must be equal within a pair, differ = must differ; each block is a collection of its own.
+# [[constraints]]: fixed = must be equal within a pair, differ = must differ; each block is a separate set.
 # [[others]]: further candidates, each a specification of any method. objective: how one candidate is chosen,
 # "linear:a=2" (smallest risk + 2 × distortion), "cap_risk:0.01" or "cap_distortion:0.05".
 

@@ -113,7 +113,7 @@ def compare_releases(masked: Masked, likeness: Likeness, earlier: Entry, *, secr
 
 
 def replay_known(original: Microdata, entries: Iterable[Entry], *, secret: bytes) -> tuple[Microdata, ...]:
-    """Return what was released before of these records, row by row, where the ledger's records allow it.
+    """Return earlier releases of these records, row by row, where the audit records of the ledger allow it.
 
     An earlier release is repeated on the original from its audit record. Columns whose values it replaced are left out:
     the values after a replacement are not kept.

@@ -124,7 +124,7 @@ class MemoryRegister:
 
 
 EXPORTED = MemoryRegister()
-"""What left as a dataframe: it may come back as one, without its history."""
+"""Data exported as a dataframe, which may come back as one, without its history."""
 
 
 def find_past(data: Microdata, register: Register | None, *, digest: str = "") -> Past:

@@ -66,7 +66,7 @@ OWN_FACTS = (UNSAFE, BLANKED)
 
 _MEANINGS = {
     "none": "A missing value matches nothing: a combination with one is not counted.",
-    "own": "A missing value counts as a value of its own.",
+    "own": "A missing value counts as a separate value.",
     "any": "A record that lacks keys is counted by those that it has, and counts for no other by a key that it lacks.",
     "vouching": "A missing value matches every value, and its record counts for all that it could be.",
 }

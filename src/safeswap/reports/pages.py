@@ -59,7 +59,7 @@ _STATES: dict[str, tuple[str, Tone]] = {
     "released": ("Released", "good"),
 }
 _OUTCOMES = {True: "within what is allowed", False: "above what is allowed", None: "no limit was stated"}
-_OVERRIDDEN = "It is above the policy, and an officer has decided to release it all the same; the chair has the reason."
+_OVERRIDDEN = "It is above the policy, and an officer has decided to release it anyway; the chair has the reason."
 _MARKS = {True: "✓", False: "✗ not met", None: "–"}
 
 
@@ -515,7 +515,7 @@ def _attack_blocks(facts: Facts) -> tuple[Block, ...]:
         for each in facts.attacks
     )
     columns = ("attack", "success", "by guessing", "advantage", "interval", "allowed", "")
-    told = Text(f"Above the policy, and released all the same by an officer's decision: {facts.override}")
+    told = Text(f"Above the policy, and released anyway by an officer's decision: {facts.override}")
     table = Table(caption="Attacks that were run.", columns=columns, rows=rows, numeric=(1, 2, 3, 4, 5))
     return (table, told) if facts.override else (table,)
 

@@ -136,7 +136,7 @@ class Column(Strict):
 
 
 class Line(Strict):
-    """A value and how often it occurs, in words if that is too seldom; ``width`` is the length of its bar."""
+    """A value and its frequency, in words if it is too rare; ``width`` is the length of its bar."""
 
     value: str
     count: str
@@ -152,7 +152,7 @@ class Frequencies(Strict):
 
 
 class PublicPage(Strict):
-    """All that the public report says. It is made from a release alone, and nothing leads from it to anything else."""
+    """The content of the public report. It is made from a release alone, and refers to nothing else."""
 
     facts: PublicFacts
     records: str

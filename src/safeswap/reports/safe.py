@@ -171,7 +171,7 @@ def _margin_changes(masked: Masked) -> Section:
     names = facts.get("univariate_margins_moved", [])
     changed = facts.get("values_changed_by_attribute", {})
     text = (
-        f"The counts by each of {', '.join(names)} changed: unlike a swap, SAFE keeps only the margins it is told to."
+        f"The counts by each of {', '.join(names)} changed: unlike a swap, SAFE keeps only the stated margins."
         if names
         else "The counts by every single attribute are as before."
     )

@@ -35,7 +35,7 @@ class SafeTableOptions(TableRules, ReadingOptions, total=False):
 @check_types
 def safe_table(
     counts: Any,
-    tolerance: int | Any = 3,  # what is no tolerance has an error of its own
+    tolerance: int | Any = 3,  # an invalid tolerance has its own error
     *,
     keep: Any = None,
     attributes: Any = None,
@@ -85,7 +85,7 @@ def safe_table(
 def safe_records(
     data: Any,
     tables: Tables,
-    tolerance: int | Any = 3,  # what is no tolerance has an error of its own
+    tolerance: int | Any = 3,  # an invalid tolerance has its own error
     *,
     keep: Tables = (),
     search: str = "thorough",
@@ -125,7 +125,7 @@ def safe_records(
 def check_tables(
     data: Any,
     tables: Tables | None = None,
-    tolerance: int | Any = 3,  # what is no tolerance has an error of its own
+    tolerance: int | Any = 3,  # an invalid tolerance has its own error
     *,
     margins: bool = True,
     names: Sequence[str] | None = None,

@@ -99,7 +99,7 @@ class LDiversity(KeyMeasure):
         float, Field(gt=0, le=1_000_000, description="with recursive: how often the most frequent value may occur")
     ] = 3.0
     weight: Annotated[
-        str, Field(description="survey weight by which values are counted; different ones are counted as they are")
+        str, Field(description="survey weight by which values are counted; distinct values are counted without it")
     ] = ""
 
     def pose(self, resolved: Resolved, data: Microdata) -> tuple[tuple[str, Measure], ...]:

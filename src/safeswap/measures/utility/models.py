@@ -317,7 +317,7 @@ class ModelMeasure(ParametricMeasure):
     @model_validator(mode="before")
     @classmethod
     def _reads_one(cls, values: Any) -> Any:
-        """Read a single model from its formula and family, as they are written in one word."""
+        """Read a single model from its formula and family, written as one word."""
         if not isinstance(values, Mapping) or "formula" not in values:
             return values
         rest = {name: value for name, value in values.items() if name not in ("formula", "family")}

@@ -93,7 +93,7 @@ def _put_numbers(data: Microdata, before: Attribute, column: pa.ChunkedArray) ->
 
 
 def _renew(before: Attribute, **stated: Any) -> Attribute:
-    """Return an attribute whose values are others than before: what describes values is stated again.
+    """Return an attribute with new values: what described the old ones is stated again.
 
     Equal values stay equal, so what members of a household share they still share.
     """

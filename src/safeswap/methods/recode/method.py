@@ -300,7 +300,7 @@ class RecodeMethod(ValueChangingMethod):
 
     def apply(self, data: Microdata, spec: RecodeSpec, *, key: Key, replicate: int = 0) -> Masked:
         """Recode the data. Key and replicate have no effect and are only recorded in the audit."""
-        stages, after = run_steps(data, spec)  # the new columns are at hand: nothing needs to be looked up
+        stages, after = run_steps(data, spec)  # the new columns exist already: nothing needs to be looked up
         after = after.with_columns({name: _keep_index(data, after, name) for name in spec.names}, {})
         changes = {name: _change(data, after, name) for name in spec.names}
         facts, plan = _note_steps(stages, after), _plan(data, spec, after)

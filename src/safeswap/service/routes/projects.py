@@ -256,7 +256,7 @@ def delete_project(access: Worker) -> Response:
 def _refuse_lower_tolerance(caller: Caller, tolerance: int, floor: int) -> None:
     if tolerance < floor and caller.role != Role.OFFICER:
         raise Forbidden(
-            f"counts below {floor} are shown only where an officer has said so",
+            f"counts below {floor} are shown only with the consent of an officer",
             code="tolerance-floor",
             hint="state a larger tolerance, or ask an officer of the project",
             floor=floor,

@@ -46,7 +46,7 @@ def log_consent(terms: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class Reasons:
-    """Why an officer approves all the same: records released before, an attack above the policy."""
+    """The reasons of an officer who approves in spite of earlier releases or of an attack above the policy."""
 
     again: str = ""
     attack: str = ""
@@ -220,7 +220,7 @@ def _decide(
         "single_user": single_user,
     }
     if connection.execute(update(releases).where(undecided).values(**values, version=row.version + 1)).rowcount != 1:
-        raise Conflict("somebody else decided at the same moment", code="not-requested")
+        raise Conflict("someone else has just decided", code="not-requested")
 
 
 def bundle_folder(access: ProjectAccess, row: Row[Any]) -> Path:

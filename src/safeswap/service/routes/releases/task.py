@@ -129,12 +129,12 @@ def _remark_on_recipe(payload: dict[str, Any]) -> list[str]:
 
 
 def _remark_on_columns(masked: Masked, payload: dict[str, Any]) -> list[str]:
-    """Remark on released columns whose kind nobody confirmed, and on those that the scenario takes for unknown."""
+    """Remark on released columns of unconfirmed kind, and on those that the scenario assumes to be unknown."""
     dropped = {*payload["terms"].get("drop", ()), *getattr(masked.spec, "dropped", ())}
     released = [each for each in masked.data.schema.attributes if each.name not in dropped]
     remarks = []
     if guessed := [each.name for each in released if each.inferred]:
-        remarks.append(f"Nobody has confirmed the kinds, guessed from the values, of: {_list_names(guessed)}.")
+        remarks.append(f"Kinds guessed from the values and not confirmed by anyone: {_list_names(guessed)}.")
     scenario = payload.get("scenario")
     if scenario:
         stated = {*scenario.get("keys", ()), *scenario.get("sensitive", ())}
@@ -142,7 +142,7 @@ def _remark_on_columns(masked: Masked, payload: dict[str, Any]) -> list[str]:
         if outside:
             remarks.append(f"The scenario {scenario['name']!r} assumes that nobody knows: {_list_names(outside)}.")
     else:
-        remarks.append("No scenario was in use: nobody has said what an intruder may know.")
+        remarks.append("No scenario was in use: what an intruder may know has not been stated.")
     return remarks
 
 
@@ -237,7 +237,7 @@ def _find_record(context: Context, known: dict[str, str]) -> Path | None:
 
 
 def prepare(connection: Connection, claim: Claim, store: Store) -> None:
-    """Export what was released before, and what the project's data went through before their upload."""
+    """Export earlier releases, and the maskings of the project's data before their upload."""
     ledger.export_entries(connection, claim, store)
     export_known(connection, claim, store)
 
