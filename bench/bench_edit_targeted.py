@@ -59,7 +59,7 @@ def microdata(table: pa.Table) -> Microdata:
 def sort_and_walk(data: Microdata) -> None:
     """From coded columns to pairs of rows: packing, sorting, draws and walk included."""
     labels = CellLabels(data, AREAS)
-    draw_keys = DrawKeys.derived(bytes(32), data, replicate=0)
+    draw_keys = DrawKeys.derive(bytes(32), data, replicate=0)
     for number in (4, 6, 8):
         keys = KEYS[:number]
         packed, _ = cells.pack(*rank_columns(data, keys))

@@ -31,9 +31,9 @@ def install(folder: Path, module: str, mark: str, entry_points: str, patch: pyte
     (metadata / "entry_points.txt").write_text(entry_points)
     (folder / f"{module}.py").write_text(block("python", mark), encoding="utf-8")
     patch.syspath_prepend(str(folder))
-    registry._installed.cache_clear()
+    registry._find_installed.cache_clear()
     yield folder / f"{module}.py"
-    registry._installed.cache_clear()
+    registry._find_installed.cache_clear()
     sys.modules.pop(module, None)
 
 

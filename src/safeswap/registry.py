@@ -116,7 +116,7 @@ def method_names() -> tuple[str, ...]:
     >>> "swap" in method_names()
     True
     """
-    return tuple(_declared(METHODS))
+    return tuple(_list_entry_points(METHODS))
 
 
 def measure_names() -> tuple[str, ...]:
@@ -125,7 +125,7 @@ def measure_names() -> tuple[str, ...]:
     >>> measure_names()[:2]
     ('hellinger', 'total_variation')
     """
-    return tuple(_declared(MEASURES))
+    return tuple(_list_entry_points(MEASURES))
 
 
 def has_plug_ins() -> bool:
@@ -134,7 +134,7 @@ def has_plug_ins() -> bool:
     >>> has_plug_ins()
     False
     """
-    return any(_installed(group) for group in _BUILT_IN)
+    return any(_find_installed(group) for group in _BUILT_IN)
 
 
 def methods() -> dict[str, Method]:
@@ -229,10 +229,10 @@ def make_spec(values: Mapping[str, Any]) -> MaskSpec:
     return method(name).spec_type(**{str(key): value for key, value in values.items() if key != "method"})
 
 
-def _declared(group: str) -> dict[str, EntryPoint]:
+def _list_entry_points(group: str) -> dict[str, EntryPoint]:
     """Return the entry points by name: built-ins, then plug-ins. A name can be declared only once."""
     found = {name: EntryPoint(name, value, group) for name, value in _BUILT_IN[group].items()}
-    for entry in _installed(group):
+    for entry in _find_installed(group):
         if found.get(entry.name, entry).value != entry.value:
             raise EngineError(
                 f"two packages provide {entry.name!r} ({found[entry.name].value} and {entry.value})",
@@ -246,13 +246,13 @@ def _declared(group: str) -> dict[str, EntryPoint]:
 
 
 @cache
-def _installed(group: str) -> Iterable[EntryPoint]:
+def _find_installed(group: str) -> Iterable[EntryPoint]:
     # Reading the metadata of every installed package takes milliseconds; it does not change while we run.
     return tuple(sorted(entry_points(group=group), key=lambda entry: (entry.name, entry.value)))
 
 
 def _find(group: str, name: str, what: str) -> EntryPoint:
-    declared = _declared(group)
+    declared = _list_entry_points(group)
     if name in declared:
         return declared[name]
     known = [*declared, *(_LONG_NAMES if group == MEASURES else ())]

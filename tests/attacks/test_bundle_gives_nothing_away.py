@@ -18,11 +18,11 @@ import pytest
 from pyarrow import parquet
 from tests.hand_made import KEY, account_of, masked_by, true_pairs
 
-from safeswap.files.manifest import DATA_FORMATS
 from safeswap.model.audit import Exchange
 from safeswap.model.invariant import KeptMargin, ReplaysFromAudit, SameRows
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
+from safeswap.releases.manifest import DATA_FORMATS
 from safeswap.releases.publish import Terms, check_and_write
 
 RECORDS = 60

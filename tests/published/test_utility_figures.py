@@ -203,10 +203,11 @@ def test_variances_are_those_of_samplics() -> None:
     )
     data = Microdata(pa.table(columns), Schema(attributes=attributes))
     design, (a, b) = survey.read_design(data), (np.array(columns[name]) for name in "yx")
+    everywhere: dict[str, Any] = {"of_domain": np.zeros(len(a), dtype=np.int64), "domains": 1}
     for quotient, estimate, error in (
         (survey.mean_of(a), 12.76388888888889, 0.8033908948302474),
-        (survey.total_of(a), 689.25, 31.52611351456651),
-        (survey.ratio_of(a, b), 3.108229988726043, 0.4457563087213667),
+        (survey.Quotient(top=a, bottom=None, **everywhere), 689.25, 31.52611351456651),
+        (survey.Quotient(top=a, bottom=b, **everywhere), 3.108229988726043, 0.4457563087213667),
     ):
         assert quotient.estimates(design.weights)[0] == pytest.approx(estimate, rel=1e-12)
         assert np.sqrt(quotient.variances(design)[0]) == pytest.approx(error, rel=1e-12)

@@ -14,7 +14,7 @@ def test_a_rehearsal_in_a_process_of_its_own_ends_well() -> None:
 
 def test_a_service_that_ends_at_once_is_not_kept_waiting() -> None:
     before = set(threading.enumerate())
-    with rehearsal.rehearsing(lambda: True):
+    with rehearsal.rehearse_beside(lambda: True):
         started = set(threading.enumerate()) - before
     for thread in started:
         thread.join()

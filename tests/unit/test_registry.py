@@ -32,7 +32,7 @@ class Constant(ParametricMeasure):
 
 
 def install(monkeypatch: pytest.MonkeyPatch, *entries: EntryPoint) -> None:
-    monkeypatch.setattr(registry, "_installed", lambda group: [e for e in entries if e.group == group])
+    monkeypatch.setattr(registry, "_find_installed", lambda group: [e for e in entries if e.group == group])
 
 
 def test_every_measure_says_what_it_is_and_where_it_comes_from() -> None:

@@ -223,7 +223,7 @@ def _compile_once(dispatcher: Any) -> None:
 
 @contextmanager
 def _hold(lock: str) -> Iterator[None]:
-    """Hold a lock file, or go on without: compiling twice is no mistake, waiting for a process that hangs is one."""
+    """Hold a lock file, or continue without it: compiling twice is harmless, waiting for a hanging process is not."""
     try:
         import fcntl
 

@@ -1,4 +1,4 @@
-"""What becomes of freed memory: kept for the next array within a block, returned to the system after it.
+"""Reuse of freed memory: kept for the next array within a block, returned to the system after it.
 
 glibc only; with another C library nothing is changed.
 """

@@ -113,7 +113,7 @@ def mark(flags, places):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def take(table, places, out):  # type: ignore[no-untyped-def]
-    """Write what a table has at some places, which must exist."""
+    """Write the values of a table at some places, which must exist."""
     for i in range(places.size):
         out[i] = table[places[i]]
 

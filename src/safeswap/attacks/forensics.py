@@ -69,7 +69,7 @@ class BundleTraces:
     needs: ClassVar[frozenset[str]] = frozenset({"bundle"})
 
     def run(self, setting: Setting) -> Outcome | Skipped:
-        """Report what the final scan of the files found, and what they reveal besides the values."""
+        """Report the findings of the final scan of the files, and what they reveal besides the values."""
         assert setting.bundle is not None  # noqa: S101  (a need)
         traces = [
             *setting.traces,

@@ -287,11 +287,11 @@ class SinglingOut:
         picked = once[(uniforms(_SEED + purpose, min(number, len(once)), 2) * len(once)).astype(np.int64)]
         hits = int(np.count_nonzero(was[picked] == 1))
         if setting.control is not None:
-            return hits, len(picked), *self._on_control(setting, names, after, picked)
-        return hits, len(picked), *self._on_shuffled(setting, names, number, purpose)
+            return hits, len(picked), *self._attack_control(setting, names, after, picked)
+        return hits, len(picked), *self._attack_shuffled(setting, names, number, purpose)
 
-    def _on_shuffled(self, setting: Setting, names: Names, number: int, purpose: int) -> tuple[int, int]:
-        """Describe persons of a file that has the values of the release, each column in an order of its own."""
+    def _attack_shuffled(self, setting: Setting, names: Names, number: int, purpose: int) -> tuple[int, int]:
+        """Describe persons of a file with the values of the release, each column shuffled separately."""
         columns, records = [setting.column(name) for name in names], len(setting.released)
         orders = [np.argsort(uniforms(_SEED + purpose, records, 3 + j)) for j in range(len(names))]
         shuffled = [column.after[order] for column, order in zip(columns, orders, strict=True)]
@@ -304,7 +304,7 @@ class SinglingOut:
         picked = once[(uniforms(_SEED + purpose, min(number, len(once)), 2) * len(once)).astype(np.int64)]
         return int(np.count_nonzero(was[picked] == 1)), len(picked)
 
-    def _on_control(self, setting: Setting, names: Names, after: Int64s, picked: Int64s) -> tuple[int, int]:
+    def _attack_control(self, setting: Setting, names: Names, after: Int64s, picked: Int64s) -> tuple[int, int]:
         """Count the descriptions that fit exactly one control record."""
         assert setting.control is not None  # noqa: S101  (asked by the caller)
         both = Comparison(before=setting.control, after=setting.released, attributes=())
@@ -318,7 +318,7 @@ class SinglingOut:
 
 
 _FOLLOWS = 0.6
-"""A value is asked of a group if at least this share of its members agree; what is only related tells of all alike."""
+"""Least share of the members of a group that must agree for their value to be a guess."""
 
 
 class Vote:

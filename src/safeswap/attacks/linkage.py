@@ -18,7 +18,7 @@ from safeswap.model.microdata import Microdata
 from safeswap.model.text import plural
 
 _MOST_PAIRS = 4_000_000
-"""Up to so many pairs are weighed by Fellegi and Sunter."""
+"""Maximum number of pairs that are weighed by Fellegi and Sunter."""
 
 
 class Linkage:
@@ -50,19 +50,22 @@ def link_cells(name: str, before: Int64s, after: Int64s, how: str) -> Outcome:
     claimed = alike == 1
     true = int(np.count_nonzero(claimed & (before == after)))
     precision = true / max(int(claimed.sum()), 1)
-    success = float(right.mean())
     unique = f"of {int(claimed.sum()):,} that seem unique, {precision:.1%} are the person's own"
-    sentence = f"{success:.2%} of the records are found {how}; {unique if claimed.any() else 'none seems unique'}."
+    found = f"are found {how}; {unique if claimed.any() else 'none seems unique'}"
     detail = {"claimed": int(claimed.sum()), "claimed_true": true, "precision_on_uniques": precision}
-    detail |= {"correct_links": float(right.sum()), "records": records}
+    return judge_links(name, right, found, **detail)
+
+
+def judge_links(name: str, right: Floats, found: str, **detail: Any) -> Outcome:
+    """Return the outcome of linking every record, given the chance of each to be linked to its own."""
     return Outcome(
         attack=name,
-        success=success,
-        baseline=1 / records,
-        trials=records,
+        success=float(right.mean()),
+        baseline=1 / len(right),
+        trials=len(right),
         against="naming any record",
-        sentence=sentence,
-        detail=detail,
+        sentence=f"{right.mean():.2%} of the records {found}.",
+        detail={**detail, "correct_links": float(right.sum()), "records": len(right)},
     )
 
 
@@ -92,15 +95,7 @@ class NearestRecord:
             return Skipped(attack=self.name, reason="no record has all numeric keys")
         nearest, ties = _nearest(before[known], after[known])
         right = np.where(nearest, 1 / ties, 0.0)
-        return Outcome(
-            attack=self.name,
-            success=float(right.mean()),
-            baseline=1 / len(right),
-            trials=len(right),
-            against="naming any record",
-            sentence=f"{right.mean():.2%} of the records are nearest to their own original by {', '.join(keys)}.",
-            detail={"correct_links": float(right.sum()), "records": len(right)},
-        )
+        return judge_links(self.name, right, f"are nearest to their own original by {', '.join(keys)}")
 
 
 def _nearest(archive: Floats, queries: Floats) -> tuple[Any, Int64s]:
@@ -143,20 +138,12 @@ class FellegiSunter:
 
         plot = fellegi_sunter_plot(setting.original, setting.released, setting.scenario.keys)
         right = np.where(plot.nearest_true, 1 / np.maximum(plot.ties, 1), 0.0)
-        return Outcome(
-            attack=self.name,
-            success=float(right.mean()),
-            baseline=1 / len(right),
-            trials=len(right),
-            against="naming any record",
-            sentence=f"{right.mean():.2%} of the records get the largest weight with their own original.",
-            detail={"correct_links": float(right.sum()), "records": len(right)},
-        )
+        return judge_links(self.name, right, "get the largest weight with their own original")
 
 
 _SAMPLE = 2000
 _DISTINCT = 0.5
-"""A column with so many distinct values per record is worth joining on."""
+"""Least number of distinct values per record that makes a column worth joining on."""
 
 
 class DistinctNumbers:

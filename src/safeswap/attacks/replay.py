@@ -95,7 +95,7 @@ class Replay(ParametricMeasure):
         from safeswap.methods.edit_targeted.classes import identifier_order, letter_walk, sort_classes
         from safeswap.methods.edit_targeted.keyed_walk import CellLabels, DrawKeys, keyed_walk, record_draws
 
-        guess = DrawKeys.derived(_GUESS, release, replicate=0)
+        guess = DrawKeys.derive(_GUESS, release, replicate=0)
         shuffled = np.argsort(record_draws(release, guess)).astype(np.uint32)
         seen = sort_classes(release, keys, within=self.within, ties=identifier_order(release))
         unseen = sort_classes(release, keys, within=self.within, ties=shuffled)
@@ -192,7 +192,7 @@ _KNOWN = 25
 SEEDS = 256
 """The seeds that are tried: enough to show that a small one is found; a longer search finds a longer one."""
 _CONTROL = 16
-"""So many seeds that fit less well show what a wrong one restores by chance."""
+"""Number of seeds that fit less well, which show what a wrong one restores by chance."""
 _MOST_RECORDS = 20_000
 
 
@@ -266,7 +266,7 @@ class SwappedHouseholds:
     needs: ClassVar[frozenset[str]] = frozenset({"original", "masked", "changes"})
 
     def run(self, setting: Setting) -> Outcome | Skipped:
-        """Take the chance that the swap has recorded; of several swaps, that which tells most."""
+        """Use the probability that the swap recorded; of several swaps, the one that reveals most."""
         stages = () if setting.masked is None else setting.masked.stages
         told = [stage.audit.facts.get("undoing") or {} for stage in stages if stage.audit.method == "household_swap"]
         if not told:

@@ -183,7 +183,7 @@ def refuse_above(judged: Iterable[Judged], *, override: str = "") -> None:
             f"the attack {worst.outcome.attack!r} has an advantage of {worst.outcome.advantage:.1%}, and "
             f"{worst.allowed:.1%} is allowed. {worst.outcome.sentence}",
             code="attack-above-policy",
-            hint="mask more, release less, or state why it may be released all the same (override)",
+            hint="mask more, release less, or state why it may be released anyway (override)",
             attacks=[each.as_dict() for each in above],
         )
 

@@ -101,7 +101,7 @@ def _free_spot(
 ) -> Spot | None:
     second = None
     for across, along in _BELOW if mark.important else _ABOVE:
-        spot = _spot(mark, across, along)
+        spot = _place_label(mark, across, along)
         left, low, right, high = spot.box
         if left < within[0] or low < within[1] or right > within[2] or high > within[3]:
             continue
@@ -119,7 +119,7 @@ def _free_spot(
     return second if mark.important else None
 
 
-def _spot(mark: Mark, across: Across, along: Along) -> Spot:
+def _place_label(mark: Mark, across: Across, along: Along) -> Spot:
     gap = (9.0 if mark.ringed else 5.0 if mark.important else 3.5) * (0.8 if "center" not in (across, along) else 1.0)
     width = sum(_WIDE if sign in "MWmw…@%" else _NARROW for sign in mark.text) * (1.12 if mark.important else 1.0)
     dx = {"left": gap, "center": 0.0, "right": -gap}[across]

@@ -82,8 +82,8 @@ def map_payload(
         **_specifications(study, kept, first, room),
         "draws": _draws(study, kept, draws) if study.spec.replicates > 1 else None,
         "tables": _tables(study, names, _prioritise(kept, first), draws, room),
-        "rejected": _rejected(study),
-        "chosen": None if choice is None else _chosen(study, kept, choice),
+        "rejected": _describe_rejected(study),
+        "chosen": None if choice is None else _describe_choice(study, kept, choice),
         "themes": {"light": asdict(theme.LIGHT), "dark": asdict(theme.DARK)},
     }
 
@@ -250,7 +250,7 @@ def _rows_by_specification(study: StudyLike) -> list[Int64s]:
     return np.split(order, np.cumsum(np.bincount(number, minlength=len(study.specs)))[:-1])
 
 
-def _rejected(study: StudyLike) -> dict[str, Any]:
+def _describe_rejected(study: StudyLike) -> dict[str, Any]:
     """Return the rejected candidates with the reason, grouped by specification and reason."""
     bad = study.table.filter(pc.not_equal(study.table.column("reason"), ""))
     counted: Counter[tuple[Any, ...]] = Counter(
@@ -263,7 +263,7 @@ def _rejected(study: StudyLike) -> dict[str, Any]:
     return {"lines": lines, "all": len(counted), "candidates": bad.num_rows}
 
 
-def _chosen(study: StudyLike, kept: Int64s, choice: Chosen) -> dict[str, Any]:
+def _describe_choice(study: StudyLike, kept: Int64s, choice: Chosen) -> dict[str, Any]:
     number = int(specification_numbers(study)[choice.candidate])
     return {"spec": int(np.searchsorted(kept, number)), "candidate": choice.candidate, "sentence": choice.sentence}
 

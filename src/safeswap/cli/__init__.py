@@ -19,7 +19,7 @@ _REDELIVERY_SECONDS = 0.01
 
 _last_signal = -CLEANUP_SECONDS
 
-_OBJECTS_PER_COLLECTION = 50_000  # new ones; modules make so many that stay that Python would look through them often
+_OBJECTS_PER_COLLECTION = 50_000  # new ones; modules make many that stay, which Python would search again and again
 
 
 class Terminated(BaseException):
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     atexit.register(_skip_collection)
     words = sys.argv[1:] if arguments is None else arguments
     try:
-        code = 0 if _shows_help(words) else _run(words)
+        code = 0 if show_help(words) else _run(words)
     except KeyboardInterrupt:
         code = 130
     except Terminated:
@@ -57,7 +57,10 @@ def _skip_collection() -> None:
         gc.freeze()
 
 
-def _shows_help(words: Sequence[str]) -> bool:
+def show_help(words: Sequence[str]) -> bool:
+    """Show the help of a command if the words ask for that and nothing else; return whether they do."""
+    if not words or words[-1] not in ("-h", "--help"):
+        return False
     from safeswap.cli.help import show_stored
 
     try:

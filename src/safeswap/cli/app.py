@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from safeswap.cli.console import Console, visible
+from safeswap.cli.console import Console, escape
 from safeswap.cli.help import PlainHelp
 from safeswap.errors import EngineError, InternalError, OutputError, SafeswapError, locate
 
@@ -87,7 +87,7 @@ class Command(PlainHelp, TyperCommand):
 
 
 class Group(PlainHelp, TyperGroup):
-    """A group of commands, likewise."""
+    """A group of commands with the same layout."""
 
 
 def find_command(name: str) -> Any:
@@ -264,7 +264,7 @@ def _end_quietly() -> int:
 def _print_trace(error: BaseException | None) -> None:
     """Print where an exception was raised, without its message and without any value."""
     while error is not None:
-        typer.echo(visible(f"{type(error).__name__}, raised at:"), err=True)
+        typer.echo(escape(f"{type(error).__name__}, raised at:"), err=True)
         for frame in traceback.extract_tb(error.__traceback__):
             typer.echo(f"  {frame.filename}:{frame.lineno} in {frame.name}", err=True)
         error = error.__cause__ or error.__context__

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from safeswap.cli.console import Console, say_left_out, say_shared, score_table, small_tables, table, visible
+from safeswap.cli.console import Console, escape, say_left_out, say_shared, score_table, small_tables, table
 from safeswap.cli.masking import JoinedFiles
 from safeswap.cli.options import (
     OUTPUT,
@@ -108,7 +108,7 @@ def assess(
     """
     from safeswap import workflow
 
-    options.both()
+    options.require_both()
     options.check_on()
     with console.steps(3) as steps:
         steps.at("reading the original")
@@ -233,7 +233,7 @@ def confidentiality(
         steps.at("comparing records")
         spec = PlotSpec(**parameters)
         if asked_by is not None:
-            spec = spec.under(resolve_files(asked_by, before, after), keys=sets[0])
+            spec = spec.for_scenario(resolve_files(asked_by, before, after), keys=sets[0])
             asked |= {"scenario": asked_by}
         asked |= {**spec.options_for(before, sets[0]), "only": _parse_only(options.only or ())}
         asked |= {"key": workflow.read_key(options.key)} if options.key is not None else {}
@@ -359,7 +359,7 @@ def attack(
         )
     console.say(attack_table(found))
     for each in found.skipped:
-        console.say(f"Not tried: {each.attack}: {visible(each.reason)}.")
+        console.say(f"Not tried: {each.attack}: {escape(each.reason)}.")
     if policy is not None:
         refuse_above(policy.judge(found))
     console.result({"command": "attack", **found.as_dict()})
@@ -368,7 +368,7 @@ def attack(
 def _read(masked: Path, original: Path | None, options: AttackOptions, reading: dict[str, Any]) -> tuple[Any, Any, Any]:
     """Return what is attacked, the original, and the audit record that matches the two."""
     from safeswap import workflow
-    from safeswap.files.manifest import MANIFEST
+    from safeswap.releases.manifest import MANIFEST
     from safeswap.workflow.masking import recall
 
     def joined(persons: Path, households: Path | None) -> Microdata:
@@ -383,7 +383,7 @@ def _read(masked: Path, original: Path | None, options: AttackOptions, reading: 
         return masked, None if original is None else joined(original, options.households), options.audit
     if original is None:
         return joined(masked, options.masked_households), None, None
-    households = options.both()
+    households = options.require_both()
     if options.audit is not None:
         return recall(original, masked, audit=options.audit, households=households), None, None
     return joined(masked, options.masked_households), joined(original, options.households), None
@@ -416,5 +416,5 @@ def attack_table(found: Attacked) -> Table:
     for each in found:
         low, high = each.interval
         shares = (f"{each.success:.1%}", f"{each.baseline:.1%}", f"{each.advantage:.1%}", f"{low:.1%} to {high:.1%}")
-        table.add_row(each.attack, *shares, visible(each.sentence + (f" ({each.note})" if each.note else "")))
+        table.add_row(each.attack, *shares, escape(each.sentence + (f" ({each.note})" if each.note else "")))
     return table

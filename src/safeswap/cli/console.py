@@ -102,7 +102,7 @@ class Console:
     def warn(self, text: str) -> None:
         """Print a warning for people."""
         if not self.json and not self.quiet:
-            _rich(sys.stderr).print(visible(text), style="yellow")
+            _rich(sys.stderr).print(escape(text), style="yellow")
 
     def result(self, document: dict[str, Any]) -> None:
         """Print the result for programs: the one document on stdout."""
@@ -115,10 +115,10 @@ class Console:
             _write_json({**error.as_dict(), "exit_code": error.exit_code})
             return
         stderr = _rich(sys.stderr)
-        stderr.print(_styled(("error: ", "bold red"), (visible(error.message), "red")))
+        stderr.print(_join_styled(("error: ", "bold red"), (escape(error.message), "red")))
         if error.hint:
             hint = with_drop(error.hint) if isinstance(error, UnsafeRelease) else error.hint
-            stderr.print(_styled(("hint: ", "bold"), (visible(as_options(hint)), "")))
+            stderr.print(_join_styled(("hint: ", "bold"), (escape(as_options(hint)), "")))
 
     @contextmanager
     def steps(self, total: int) -> Iterator[Steps]:
@@ -206,38 +206,38 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str =
         figures = right[position : position + 1] == "r"
         made.add_column(Text(column), justify="right" if figures else "left", overflow="fold", no_wrap=figures)
     for row in rows:
-        made.add_row(*(Text(visible(str(cell))) for cell in row))
+        made.add_row(*(Text(escape(str(cell))) for cell in row))
     return made
 
 
-def visible(text: str) -> str:
+def escape(text: str) -> str:
     r"""Escape unprintable characters: a column name must not control the terminal.
 
-    >>> visible("Age\x1b[2J")
+    >>> escape("Age\x1b[2J")
     'Age\\x1b[2J'
     """
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def plain(value: Any) -> Any:
+def to_json_value(value: Any) -> Any:
     """Convert a value to JSON types: NumPy numbers to Python's, NaN and infinity to null, anything else to text.
 
-    >>> plain({"value": float("nan"), "names": ("a", "b")})
+    >>> to_json_value({"value": float("nan"), "names": ("a", "b")})
     {'value': None, 'names': ['a', 'b']}
     """
     if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): to_json_value(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [plain(item) for item in value]
+        return [to_json_value(item) for item in value]
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
     if value is None or isinstance(value, (bool, int, str)):
         return value
-    return plain(value.item()) if hasattr(value, "item") else str(value)
+    return to_json_value(value.item()) if hasattr(value, "item") else str(value)
 
 
 def _write_json(document: dict[str, Any]) -> None:
-    text = json.dumps(plain(document), indent=2, ensure_ascii=_encoding(sys.stdout) != "utf-8", allow_nan=False)
+    text = json.dumps(to_json_value(document), indent=2, ensure_ascii=_encoding(sys.stdout) != "utf-8", allow_nan=False)
     sys.stdout.write(text + "\n")
 
 
@@ -248,7 +248,7 @@ def _rich(stream: TextIO) -> RichConsole:
     return RichConsole(file=stream, highlight=False, markup=False, emoji=False, width=width)
 
 
-def _styled(*parts: tuple[str, str]) -> RenderableType:
+def _join_styled(*parts: tuple[str, str]) -> RenderableType:
     from rich.text import Text
 
     return Text.assemble(*parts)

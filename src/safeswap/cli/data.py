@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from safeswap.cli.console import Console, table, visible
+from safeswap.cli.console import Console, escape, table
 from safeswap.cli.masking import CONFIDENTIAL
 from safeswap.cli.options import (
     OUTPUT,
@@ -43,7 +43,7 @@ def keygen(
     from safeswap.files.keyfile import generate_key
 
     key = generate_key(path, force=force)
-    console.say(f"Wrote {visible(str(path))}, key {key.id}, readable by you only. Keep it confidential.")
+    console.say(f"Wrote {escape(str(path))}, key {key.id}, readable by you only. Keep it confidential.")
     console.result({"command": "keygen", "path": str(path), "key_id": key.id})
 
 
@@ -80,13 +80,13 @@ def describe(
     size = f"{plural(description.records, 'record')}, {plural(len(description.attributes), 'attribute')}"
     title = f"{description.name}: {size}"
     columns = ["attribute", "kind", "levels", "missing", "records per level"]
-    console.say(visible(title))
+    console.say(escape(title))
     console.say(table(columns, description.rows(), right="llrrl"), gap=True)
     console.say(description.cells.sentence, gap=True)
     for warning in description.warnings:
         console.warn(f"! {warning}")
     if write_schema is not None:
-        console.say(f"\nWrote {visible(str(write_schema))}.")
+        console.say(f"\nWrote {escape(str(write_schema))}.")
     written = str(write_schema) if write_schema is not None else None
     console.result({"command": "describe", "file": str(file), **description.as_dict(), "schema": written})
 
@@ -135,7 +135,7 @@ def merge_households(
             write_part(merged, part, output)
             write_schema(merged.schema, schema, force=force)
     shared = [each.name for each in merged.schema.attributes if each.household]
-    console.say(f"{plural(len(merged), 'person')}; the household's: {visible(', '.join(shared)) or 'nothing'}.")
+    console.say(f"{plural(len(merged), 'person')}; the household's: {escape(', '.join(shared)) or 'nothing'}.")
     console.say_places(("merged file", output, CONFIDENTIAL), ("schema", schema, ""))
     places = {"output": str(output), "schema": str(schema)}
     console.result({"command": "merge-households", "records": len(merged), "household": shared, **places})
@@ -225,7 +225,7 @@ def write(
     if write_schema:
         write_schema_file(data.schema, write_schema, force=force)
     console.say(
-        f"Wrote {visible(str(path))}: {plural(len(data), 'record')}, {plural(len(data.attributes), 'attribute')}."
+        f"Wrote {escape(str(path))}: {plural(len(data), 'record')}, {plural(len(data.attributes), 'attribute')}."
     )
     schema = str(write_schema) if write_schema else None
     console.result({"command": "datasets", "name": name, "output": str(path), "records": len(data), "schema": schema})

@@ -16,7 +16,6 @@ from typing import Any, TypedDict
 
 STORED = Path(__file__).with_name("help.json")
 
-_FLAGS = ("-h", "--help")
 _WIDEST = 100
 _WIDEST_NAME = 28
 _BOLD, _PLAIN = "\033[1m", "\033[0m"
@@ -32,9 +31,7 @@ class Help(TypedDict):
 
 
 def show_stored(arguments: Sequence[str]) -> bool:
-    """Print the stored help if the arguments ask for that of a command and nothing else; return whether they do."""
-    if not arguments or arguments[-1] not in _FLAGS:
-        return False
+    """Print the stored help of a command, given its words and ``--help``; return False if there is none."""
     path = list(arguments[:-1])
     found = read_stored().get(" ".join(path))
     if found is None or (path == ["mask"] and _has_plug_ins()):  # plug-ins are methods too
@@ -82,7 +79,7 @@ def _fill(text: str, width: int) -> str:
 
 
 def _lay_out(rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
-    """Yield the rows as two columns; a long name has a line of its own."""
+    """Yield the rows as two columns; a long name gets its own line."""
     column = 4 + max([len(name) for name, _ in rows if len(name) <= _WIDEST_NAME], default=_WIDEST_NAME)
     for name, meaning in rows:
         texts = textwrap.wrap(meaning, width - column, break_on_hyphens=False) or [""]

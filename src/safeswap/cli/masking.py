@@ -69,7 +69,7 @@ class HouseholdFiles:
     households: OriginalHouseholds = None
     masked_households: MaskedHouseholds = None
 
-    def both(self) -> tuple[Path, ...]:
+    def require_both(self) -> tuple[Path, ...]:
         """Return both files, or neither; refuse one without the other."""
         found = tuple(path for path in (self.households, self.masked_households) if path is not None)
         if len(found) == 1:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, g
 import typer
 
 from safeswap.cli.app import Group
-from safeswap.cli.console import Console, visible
+from safeswap.cli.console import Console, escape
 from safeswap.errors import OutputError, SpecError
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def warn_of_losses(console: Console, data: Masked | Microdata, output: Path) -> 
     from safeswap.files.labelled import list_losses
 
     for what in list_losses(data, output.suffix):
-        console.warn(f"! not preserved in the file: {visible(what)}")
+        console.warn(f"! not preserved in the file: {escape(what)}")
 
 
 def check_outputs(
@@ -349,23 +349,23 @@ class _Form:
                 if values := inner.collect(own):
                     found[name] = values
             elif stated[name] is not None:
-                parse = self._shown(name).parse
+                parse = self._find_shown(name).parse
                 found[name] = parse(stated[name]) if parse else _parse(field.annotation, stated[name])
         return found
 
     def _inner(self, name: str) -> _Form | None:
         if name == "scenario":
             return None
-        nested = _nested(self.fields[name].annotation)
+        nested = _find_model(self.fields[name].annotation)
         if nested is None:
             return None
         return _Form(fields=nested.model_fields, panel=_panel(nested), prefixes={}, shown={})
 
-    def _shown(self, name: str) -> Shown:
+    def _find_shown(self, name: str) -> Shown:
         return self.shown.get(name, SCENARIO if name == "scenario" else Shown())
 
     def _parameter(self, name: str, field: FieldInfo) -> inspect.Parameter:
-        as_shown = self._shown(name)
+        as_shown = self._find_shown(name)
         option = typer.Option(
             *([as_shown.flag] if as_shown.flag else []),
             help=_help_of(field),
@@ -375,7 +375,7 @@ class _Form:
         )
         is_required = as_shown.is_usage and field.is_required()
         is_list = _is_names(field.annotation) or _is_pairs(field.annotation)
-        kind = list[str] if is_list else str if as_shown == SCENARIO else _bare(field.annotation)
+        kind = list[str] if is_list else str if as_shown == SCENARIO else _strip_bounds(field.annotation)
         return make_parameter(
             name, Annotated[kind | None, option], default=inspect.Parameter.empty if is_required else None
         )
@@ -410,7 +410,7 @@ def _parse(annotation: Any, stated: Any) -> Any:
         return {name: as_number(text) for name, text in pairs(stated).items()}
     if _is_groups(annotation):
         return [_group(annotation, text) for text in stated]
-    if _is_names(annotation) and _bare(get_args(_bare(annotation))[0]) in (int, float):
+    if _is_names(annotation) and _strip_bounds(get_args(_strip_bounds(annotation))[0]) in (int, float):
         return tuple(as_number(text) for text in names(stated))
     return names(stated) if _is_names(annotation) else stated
 
@@ -422,7 +422,7 @@ def _group(annotation: Any, text: str) -> Any:
     >>> _group(tuple[KeyCombination, ...], "Age,Sex:5"), _group(tuple[tuple[str, ...], ...], "Age,Sex")
     ({'keys': ('Age', 'Sex'), 'tolerance': 5}, ('Age', 'Sex'))
     """
-    item = _nested(get_args(_bare(annotation))[0])
+    item = _find_model(get_args(_strip_bounds(annotation))[0])
     if item is not None and hasattr(item, "from_text"):
         return item.from_text(text)
     if text.lstrip().startswith("{"):
@@ -449,44 +449,44 @@ def _is_number(text: str) -> bool:
         return False
 
 
-def _bare(annotation: Any) -> Any:
+def _strip_bounds(annotation: Any) -> Any:
     """Strip ``None`` and the bounds, which the specification checks itself."""
     if get_origin(annotation) is Annotated:
-        return _bare(get_args(annotation)[0])
+        return _strip_bounds(get_args(annotation)[0])
     if get_origin(annotation) in (Union, types.UnionType):
-        return _bare(next(part for part in get_args(annotation) if part is not type(None)))
+        return _strip_bounds(next(part for part in get_args(annotation) if part is not type(None)))
     return annotation
 
 
 def _is_names(annotation: Any) -> bool:
-    return get_origin(_bare(annotation)) is tuple
+    return get_origin(_strip_bounds(annotation)) is tuple
 
 
 def _is_groups(annotation: Any) -> bool:
     """Return whether each option is a group of names: a tuple of tuples, or of models that begin with names."""
     if not _is_names(annotation):
         return False
-    item = _bare(get_args(_bare(annotation))[0])
-    return get_origin(item) is tuple or _nested(item) is not None
+    item = _strip_bounds(get_args(_strip_bounds(annotation))[0])
+    return get_origin(item) is tuple or _find_model(item) is not None
 
 
 def _is_pairs(annotation: Any) -> bool:
-    return get_origin(_bare(annotation)) is dict
+    return get_origin(_strip_bounds(annotation)) is dict
 
 
 def _metavar(annotation: Any) -> str | None:
     if _is_pairs(annotation):
         return "A=1,B=2"
     if _is_groups(annotation):
-        item = _nested(get_args(_bare(annotation))[0])
+        item = _find_model(get_args(_strip_bounds(annotation))[0])
         if item is not None and "keys" not in item.model_fields:
             return "JSON"
-        return "A,B[:Q]" if _nested(get_args(_bare(annotation))[0]) else "A,B"
+        return "A,B[:Q]" if _find_model(get_args(_strip_bounds(annotation))[0]) else "A,B"
     return "A,B" if _is_names(annotation) else None
 
 
-def _nested(annotation: Any) -> type[BaseModel] | None:
-    bare = _bare(annotation)
+def _find_model(annotation: Any) -> type[BaseModel] | None:
+    bare = _strip_bounds(annotation)
     return bare if isinstance(bare, type) and hasattr(bare, "model_fields") else None
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from safeswap.cli.console import Console, table, visible
+from safeswap.cli.console import Console, escape, table
 from safeswap.cli.masking import CONFIDENTIAL, HOUSEHOLDS
 from safeswap.cli.options import OUTPUT, RANDOMNESS, KeyFile, check_outputs, command, make_group, reading_options
 from safeswap.errors import SpecError
@@ -78,11 +78,11 @@ def init(
         if made:
             folder.rmdir()
         raise
-    console.say(f"Wrote {visible(str(target))}.")
+    console.say(f"Wrote {escape(str(target))}.")
     if project.guesses:
         console.say(f'{plural(len(project.guesses), "guess", "guesses")} marked "# ?":')
         console.say(table(["place", "evidence"], list(project.guesses.items())))
-    console.say(f"Next: look at them, then safeswap run {visible(str(target))}")
+    console.say(f"Next: look at them, then safeswap run {escape(str(target))}")
     console.result({"command": "init", "project": str(target), "guesses": dict(project.guesses)})
 
 
@@ -129,7 +129,7 @@ def _show_step(console: Console, report: StepReport) -> None:
     loss = "" if report.information_loss is None else f"   information lost {report.information_loss:.1%}"
     loss += "" if report.hellinger is None else f"   Hellinger {report.hellinger:.3f}"
     figures = "; ".join(each.sentence for each in report.figures)
-    console.say(visible(f"{report.number:>2} {report.name:<18} {report.done:<50} {took:>7}   {figures}{loss}"))
+    console.say(escape(f"{report.number:>2} {report.name:<18} {report.done:<50} {took:>7}   {figures}{loss}"))
 
 
 def _show_run(console: Console, done: ProjectRun) -> None:
@@ -140,15 +140,15 @@ def _show_run(console: Console, done: ProjectRun) -> None:
     places[1:1] = [] if done.households is None else [("masked households", done.households, CONFIDENTIAL)]
     console.say_places(*places, *([("reports", reports, CONFIDENTIAL)] if reports else []))
     for each in done.outcomes:
-        console.say(f"  {'✓' if each.ok else '✗'} {visible(each.sentence)}")
+        console.say(f"  {'✓' if each.ok else '✗'} {escape(each.sentence)}")
     if done.study is not None:
-        whose = f" under {visible(done.study.scenario)}" if done.study.scenario else ""
-        console.say(f"Study of {plural(done.study.candidates, 'candidate')}{whose}: {visible(done.study.sentence)}")
+        whose = f" under {escape(done.study.scenario)}" if done.study.scenario else ""
+        console.say(f"Study of {plural(done.study.candidates, 'candidate')}{whose}: {escape(done.study.sentence)}")
         console.say_places(("study", done.study.output, CONFIDENTIAL))
     if done.is_ready:
         console.say(f"All promises hold ({plural(done.checks, 'check')}). Ready for release.")
         if done.unconfirmed:
-            names = visible(", ".join(done.unconfirmed))
+            names = escape(", ".join(done.unconfirmed))
             console.warn(
                 f"Before releasing, confirm the guesses for {names} in the project file: remove the question marks."
             )
@@ -326,7 +326,7 @@ def _find(steps: list[dict[str, Any]], which: str) -> int:
 def _no_such_step(steps: list[dict[str, Any]], which: str) -> SpecError:
     names = [str(each["name"]) for each in steps]
     return SpecError(
-        f"the project has {plural(len(steps), 'step')} ({', '.join(names) or 'none'}), and none is {visible(which)!r}",
+        f"the project has {plural(len(steps), 'step')} ({', '.join(names) or 'none'}), and none is {escape(which)!r}",
         code="no-such-step",
         hint="name a step, or give its number, from 1",
         steps=names,
@@ -342,7 +342,7 @@ def _parse(texts: list[str], method: str) -> dict[str, Any]:
     for text in texts:
         name, sign, value = text.partition("=")
         if not sign or not name.strip():
-            raise typer.BadParameter(f"--set takes NAME=VALUE, not {visible(text)!r}")
+            raise typer.BadParameter(f"--set takes NAME=VALUE, not {escape(text)!r}")
         found[name.strip()] = _parse_value(value.strip(), is_list=schema.get(name.strip(), {}).get("type") == "array")
     return found
 

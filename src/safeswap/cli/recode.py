@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from safeswap.cli.console import Console, table, visible
+from safeswap.cli.console import Console, escape, table
 from safeswap.cli.masking import CONFIDENTIAL, AuditDirectory, ReportFile
 from safeswap.cli.options import (
     OUTPUT,
@@ -68,7 +68,7 @@ class RecodeFiles:
         if self.report is not None and self.audit is None:
             raise typer.BadParameter("a report needs all of --output FILE --audit DIR --key FILE")
 
-    def made(self, record: Path | None) -> dict[str, str]:
+    def list_written(self, record: Path | None) -> dict[str, str]:
         """Return what was written, and where."""
         places = {"recoded file": self.output, "audit record": record, "report": self.report}
         places |= {"recipe": self.write_recipe, "schema": self.write_schema}
@@ -120,16 +120,16 @@ def recode(
     if options.output is not None:
         warn_of_losses(console, recoded, options.output)
     if scenario is not None:
-        console.say(f"Scenario {visible(scenario.name)}, keys {visible(', '.join(scenario.names))}:")
+        console.say(f"Scenario {escape(scenario.name)}, keys {escape(', '.join(scenario.names))}:")
     console.say(_stage_table(stages, risk=stated is not None))
-    if made := options.made(record):
+    if made := options.list_written(record):
         console.say_places(*((what, path, CONFIDENTIAL) for what, path in made.items()))
     told = {"scenario": scenario.name} if scenario is not None else {}
     console.result({"command": "recode", **told, "stages": [stage.as_dict() for stage in stages], "made": made})
 
 
 def _write_description(recipe: Recipe, before: Microdata, after: Microdata, options: RecodeFiles) -> None:
-    """Write the steps and the schema, where they are asked for."""
+    """Write the steps and the schema if requested."""
     from safeswap.files.schema_file import write_schema
     from safeswap.projects.toml import write_recipe
 
@@ -185,7 +185,7 @@ def _stage_table(stages: tuple[Stage, ...], *, risk: bool) -> Table:
     for number, stage in enumerate(stages):
         counted = (stage.unsafe, stage.unsafe_records) if risk else ()
         figures = ["–" if each is None else f"{each:,}" for each in counted]
-        rows.append([str(number) if number else "", visible(stage.sentence), *figures, f"{stage.information_loss:.2%}"])
+        rows.append([str(number) if number else "", escape(stage.sentence), *figures, f"{stage.information_loss:.2%}"])
     heading = ["", "step", *(["unsafe combinations", "unsafe records"] if risk else []), "information lost"]
     return table(heading, rows, right="rl" + "r" * (len(heading) - 2))
 
@@ -264,21 +264,21 @@ def advice(
                 hint="nothing was written",
             )
         write_recipe(made + found[0].step, take, force=options.force)
-    whose = f"Scenario {visible(asked.name)}: " if isinstance(asked, Scenario) else ""
+    whose = f"Scenario {escape(asked.name)}: " if isinstance(asked, Scenario) else ""
     console.say(
         f"{whose}{plural(found.unsafe, 'unsafe combination')} of values; {plural(found.tried, 'recode')} tried."
     )
     if len(found):
         console.say(_advice_table(found), gap=True)
     if take is not None:
-        console.say(f"\nWrote {visible(str(take))}; it is confidential.")
+        console.say(f"\nWrote {escape(str(take))}; it is confidential.")
     console.result({"command": "advice", **found.as_dict(), "output": str(take) if take else None})
 
 
 def _advice_table(found: AdviceList) -> Table:
     rows = [
         [
-            visible(each.step.sentence),
+            escape(each.step.sentence),
             f"{each.removed:,}",
             f"{each.unsafe:,}",
             f"{each.loss:.2%}",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from pydantic import Field
 
-from safeswap.cli.console import Console, visible
+from safeswap.cli.console import Console, escape
 from safeswap.cli.masking import HOUSEHOLDS, HouseholdFiles, MaskedHouseholds, OriginalHouseholds
 from safeswap.cli.options import (
     OUTPUT,
@@ -104,7 +104,7 @@ class ReleaseOptions:
     )
     control: Path | None = option("records held out before masking, to judge attacks by", metavar="FILE", panel=CONSENT)
 
-    def stated(self) -> list[str]:
+    def list_stated(self) -> list[str]:
         """Return the options given that a project file states."""
         given = {name: value for name, value in vars(self).items() if name not in ("key", "force")}
         return [f"--{name.replace('_', '-')}" for name, value in given.items() if value is not None]
@@ -140,7 +140,7 @@ def release(
         published = _release_files(console, (original, masked), options, parameters)
     console.say("Verified:")
     for finding in published.findings:
-        console.say(f"  ✓ {visible(finding.sentence)}")
+        console.say(f"  ✓ {escape(finding.sentence)}")
     for remark in published.remarks:
         console.warn(f"! {remark.message}")
     for judged in published.attacks:
@@ -162,7 +162,7 @@ def _release_files(
     if audit is None or key is None or output is None:
         absent = "--audit DIR" if audit is None else "--key FILE" if key is None else "--output BUNDLE"
         raise typer.BadParameter(f"missing option: {absent}")
-    both = HouseholdFiles(households=options.households, masked_households=options.masked_households).both()
+    both = HouseholdFiles(households=options.households, masked_households=options.masked_households).require_both()
     gate = {"scenario": read_scenario(options.scenario), "policy": options.policy, "control": options.control}
     check_outputs([output], inputs=[*files, *both, key, audit], force=options.force)
     secret = workflow.read_key(key)
@@ -182,7 +182,7 @@ def _release_project(console: Console, project: Path, options: ReleaseOptions, p
 
     if project.suffix.lower() != ".toml" and not project.is_dir():
         raise typer.BadParameter("missing argument MASKED: give the original and the masked file, or a project file")
-    twice = options.stated()
+    twice = options.list_stated()
     twice += [f"--{name.replace('_', '-')}" for name in parameters if name not in _CONSENTS]
     if twice:
         raise typer.BadParameter(f"{twice[0]} is stated in the project file: change it there, and run it again")
@@ -208,12 +208,12 @@ def verify(
         steps.at("checking")
         found = workflow.verify(bundle)
     console.say(
-        f"{visible(str(bundle))} is intact: {plural(found.records, 'record')}, {plural(found.columns, 'column')}."
+        f"{escape(str(bundle))} is intact: {plural(found.records, 'record')}, {plural(found.columns, 'column')}."
     )
     for name, value in found.facts.items():
         values = value if isinstance(value, list) else [value]
         for each in values:
-            console.say(visible(f"  {name.replace('_', ' ')}: {each}"))
+            console.say(escape(f"  {name.replace('_', ' ')}: {each}"))
     for remark in found.remarks:
         console.warn(f"! {remark.message}")
     console.result({"command": "verify", **found.as_dict()})
@@ -265,7 +265,7 @@ def undo(
         steps.at("writing")
         write_files({**written, output: original}, force=options.force)
     warn_of_losses(console, original, output)
-    console.say(f"Restored {plural(len(original), 'record')} to {visible(str(output))}. Keep them confidential.")
+    console.say(f"Restored {plural(len(original), 'record')} to {escape(str(output))}. Keep them confidential.")
     console.result({"command": "undo", "records": len(original), "output": str(output)})
 
 
@@ -275,7 +275,7 @@ PUBLIC = "public."
 
 @dataclass(frozen=True, kw_only=True)
 class ReportOptions(HouseholdFiles):
-    """For whom reports are made, of what, and what was decided."""
+    """The readers of the reports, their subject, and the decision."""
 
     audience: list[str] | None = option(
         "analyst, chair, members, board (chair and members), five-safes or public; repeatable. All if omitted",
@@ -300,7 +300,7 @@ class ReportOptions(HouseholdFiles):
     output: Path | None = option("directory for the reports", metavar="DIR", panel=OUTPUT)
     force: Force = False
 
-    def decided(self) -> dict[str, Any]:
+    def state_decision(self) -> dict[str, Any]:
         """Return what is stated of the decision."""
         stated = {
             "state": self.decision or "",
@@ -338,9 +338,9 @@ def report(
     asked = list_audiences(options.audience or AUDIENCES)
     place = options.output
     targets = [place / f"{audience}.html" for audience in asked] if place.is_dir() else [place]
-    files = [path for path in (source, masked, *options.both()) if path is not None]
+    files = [path for path in (source, masked, *options.require_both()) if path is not None]
     check_outputs(targets, inputs=files, force=options.force)
-    if options.both() and masked is None:
+    if options.require_both() and masked is None:
         raise typer.BadParameter("--households and --masked-households belong to an original and a masked file")
     with console.steps(2) as steps:
         steps.at("collecting the facts")
@@ -369,7 +369,7 @@ def _collect(source: Path, masked: Path | None, options: ReportOptions) -> Facts
     return report_project(
         source,
         study=study,
-        decision=options.decided(),
+        decision=options.state_decision(),
         measures=options.measure or None,
         indicators=options.indicators or "",
     )
@@ -384,12 +384,12 @@ def _collect_files(source: Path, masked: Path, options: ReportOptions, study: An
         raise typer.BadParameter("missing option: --audit DIR")
     scenarios = () if options.scenario is None else read_scenarios(options.scenario)
     return collect(
-        recall(source, masked, audit=options.audit, households=options.both()),
+        recall(source, masked, audit=options.audit, households=options.require_both()),
         scenarios=list(scenarios),
         measures=options.measure or None,
         indicators=options.indicators or "",
         study=study,
-        decision=options.decided(),
+        decision=options.state_decision(),
         title=options.title,
         date=options.date,
         drop=names(options.drop or ()),
@@ -401,5 +401,5 @@ def _decide_again(source: Path, options: ReportOptions) -> Facts:
     from safeswap.reports.facts import DecisionFacts, Facts
 
     facts = Facts.read(source)
-    stated = {**facts.decision.model_dump(), **options.decided()}
+    stated = {**facts.decision.model_dump(), **options.state_decision()}
     return facts.replace(decision=DecisionFacts(**stated))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from safeswap.cli.console import Console, figure, table, visible
+from safeswap.cli.console import Console, escape, figure, table
 from safeswap.cli.options import (
     OUTPUT,
     Force,
@@ -86,11 +86,11 @@ def risk(
         steps.at("reading")
         data = workflow.read(file, **reading)
         steps.at("counting cells")
-        spec = RiskSpec(**parameters) if asked is None else RiskSpec.under(asked, data, **parameters)
-        search = spec.only("max_size", "sampling_fraction", "missing")
-        weighting = spec.only("weight", "model")
+        spec = RiskSpec(**parameters) if asked is None else RiskSpec.from_scenario(asked, data, **parameters)
+        search = spec.select("max_size", "sampling_fraction", "missing")
+        weighting = spec.select("weight", "model")
         if asked is None:
-            assessment = file_risk(data, spec.keys, **spec.only("sensitive", "k", "l"), **weighting, **search)
+            assessment = file_risk(data, spec.keys, **spec.select("sensitive", "k", "l"), **weighting, **search)
         else:
             assessment = file_risk(data, **parameters, scenario=asked)
         steps.at("searching for special uniques")
@@ -99,13 +99,13 @@ def risk(
         if output is not None:
             steps.at("writing")
             write_record_risks(data, output, spec.keys, force=force, **weighting, **search)
-    whose = f"Scenario {visible(asked.name)}, keys" if asked else "Keys"
-    console.say(f"{whose} {visible(', '.join(spec.keys))}:")
+    whose = f"Scenario {escape(asked.name)}, keys" if asked else "Keys"
+    console.say(f"{whose} {escape(', '.join(spec.keys))}:")
     console.say(_score_table(assessment), gap=True)
     for each in (_by_size(found), _by_key(found), _by_keys(found)) if found is not None and found.special else ():
         console.say(each, gap=True)
     if output is not None:
-        console.say(f"\nWrote {visible(str(output))}: one line per record; it is confidential.")
+        console.say(f"\nWrote {escape(str(output))}: one line per record; it is confidential.")
     written = str(output) if output is not None else None
     console.result(
         {"command": "risk", "records": len(data), **assessment.as_dict(), **_totals(found), "output": written}
@@ -180,11 +180,11 @@ def suggest_keys(
         data = workflow.read(file, **reading)
         steps.at("ranking")
         found = rank(data, among=names(among) if among else None, most=most)
-    rows = [(visible(each.name), f"{each.unique:.2%}", f"{each.suda:.0%}", each.sentence) for each in found]
+    rows = [(escape(each.name), f"{each.unique:.2%}", f"{each.suda:.0%}", each.sentence) for each in found]
     console.say(table(["attribute", "unique so far", "SUDA", "meaning"], rows, right="lrrl"))
     for sentence in (*found.skipped_sentences, found.note):
         if sentence:
-            console.say(visible(sentence))
+            console.say(escape(sentence))
     console.result({"command": "suggest-keys", **found.as_dict()})
 
 
@@ -240,12 +240,12 @@ def risky(
         for part, path in wanted.items():
             found.write(path, part=part, force=options.force)  # type: ignore[arg-type]
     sentence = found.sentence
-    whose = f"Scenario {visible(found.scenario)}: " if found.scenario else ""
-    console.say(whose + sentence[0].upper() + sentence[1:] + "." + (f" {visible(found.note)}" if found.note else ""))
+    whose = f"Scenario {escape(found.scenario)}: " if found.scenario else ""
+    console.say(whose + sentence[0].upper() + sentence[1:] + "." + (f" {escape(found.note)}" if found.note else ""))
     for each in (_unsafe_by_size(found), _unsafe_by_key(found), _by_combination(found)) if found.unsafe else ():
         console.say(each, gap=True)
     for path in wanted.values():
-        console.say(f"\nWrote {visible(str(path))}; it is confidential.")
+        console.say(f"\nWrote {escape(str(path))}; it is confidential.")
     console.result({"command": "risky", **found.as_dict(), "outputs": {p: str(path) for p, path in wanted.items()}})
 
 
@@ -259,14 +259,14 @@ def _unsafe_by_size(found: Risky) -> Table:
 
 def _unsafe_by_key(found: Risky) -> Table:
     worst = sorted(found.keys, key=lambda each: (-each.records, -each.alone))
-    rows = [(visible(each.key), f"{each.records:,}", f"{each.alone:,}") for each in worst]
+    rows = [(escape(each.key), f"{each.records:,}", f"{each.alone:,}") for each in worst]
     return table(["key", "unsafe records with it", "safe without it"], rows, right="lrr")
 
 
 def _by_combination(found: Risky) -> Table:
     worst = sorted((each for each in found.combinations if each.unsafe), key=lambda each: -each.records)
     rows = [
-        (visible(" × ".join(each.keys)), f"{each.tolerance:g}", f"{each.unsafe:,}", f"{each.records:,}")
+        (escape(" × ".join(each.keys)), f"{each.tolerance:g}", f"{each.unsafe:,}", f"{each.records:,}")
         for each in worst[:MOST_COMBINATIONS]
     ]
     more = len(worst) - len(rows)

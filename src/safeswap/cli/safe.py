@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from safeswap.cli.console import Console, table, visible
+from safeswap.cli.console import Console, escape, table
 from safeswap.cli.masking import CONFIDENTIAL, ON_DISK, MaskingOptions, ReportFile, mask_by
 from safeswap.cli.options import (
     OUTPUT,
@@ -133,9 +133,9 @@ def table_command(
         inexact = plural(len(found.violations), "figure to be kept is", "figures to be kept are")
         console.warn(f"{inexact} not exact; see the report or --json.")
     for path in outputs:
-        console.say(f"\nWrote {visible(str(path))}.")
+        console.say(f"\nWrote {escape(str(path))}.")
     if report is not None:
-        console.say(f"\nWrote {visible(str(report))}; it is {CONFIDENTIAL}.")
+        console.say(f"\nWrote {escape(str(report))}; it is {CONFIDENTIAL}.")
     console.result({"command": "safe table", **found.as_dict(), "outputs": [str(path) for path in wanted]})
 
 
@@ -147,7 +147,7 @@ def _say_sentence(console: Console, sentence: str) -> None:
 def _change_table(found: SafeTables) -> Table:
     rows = [
         (
-            visible(" × ".join(each["variables"])),
+            escape(" × ".join(each["variables"])),
             *(
                 f"{each[name]:,}"
                 for name in ("cells", "small_before", "changed_cells", "total_change", "largest_change")
@@ -205,10 +205,10 @@ def check(
             found.write(output, force=force)
     _say_sentence(console, found.sentence)
     rows = [
-        (visible(" × ".join(each["variables"])), *(f"{each[name]:,}" for name in ("occupied", "small", "derived")))
+        (escape(" × ".join(each["variables"])), *(f"{each[name]:,}" for name in ("occupied", "small", "derived")))
         for each in found.as_dict()["tables"]
     ]
     console.say(table(["table", "occupied cells", "below tolerance", "derived"], rows, right="lrrr"))
     if output:
-        console.say(f"\nWrote {visible(str(output))}; it is {CONFIDENTIAL}.")
+        console.say(f"\nWrote {escape(str(output))}; it is {CONFIDENTIAL}.")
     console.result({"command": "safe check", **found.as_dict(), "output": str(output) if output else None})

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 
-from safeswap.cli.console import Console, figure, table, visible
+from safeswap.cli.console import Console, escape, figure, table
 from safeswap.cli.options import (
     OUTPUT,
     Force,
@@ -430,7 +430,7 @@ def _run(console: Console, data: Microdata, spec: StudySpec, *, checkpoint: Chec
 
 
 def _choose(found: Study) -> tuple[Choice | None, InfeasibleError | None]:
-    """Return the choice, or the reason why there is none: the study is worth keeping all the same."""
+    """Return the choice, or the reason why there is none: the study is worth keeping in either case."""
     try:
         return found.choose(), None
     except InfeasibleError as error:
@@ -441,7 +441,7 @@ def _show(console: Console, found: Study, choice: Choice | None, output: Path, *
     for line in rejected_lines(found):
         console.say(line)
     if found.spec.scenario is not None:
-        console.say(f"Risk is measured under the scenario {visible(found.spec.scenario.name)}.")
+        console.say(f"Risk is measured under the scenario {escape(found.spec.scenario.name)}.")
     console.say(frontier_table(found, choice), gap=True)
     if choice is not None:
         console.say(f"\n{choice.sentence}\n")

@@ -24,6 +24,7 @@ from safeswap.arrays.cells import CellSet
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Counts, Flags, Int64s, Integers, Rows, UInt64s, Words
 from safeswap.errors import EngineError
+from safeswap.model.columns import is_bytes
 from safeswap.model.microdata import Microdata
 from safeswap.model.plan import Plan
 from safeswap.model.schema import Schema
@@ -41,6 +42,11 @@ class Constraint:
     equal: Names
     unequal: tuple[Names, ...]
     carried: Names = ()
+
+    @property
+    def names(self) -> Names:
+        """The attributes, with those of the groups in order."""
+        return (*self.equal, *(name for group in self.unequal for name in group), *self.carried)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -155,6 +161,13 @@ class Ends:
 
     below: int
     since: int
+
+
+def find_kept(draws: UInt64s, keep: Ends | None) -> Int64s:
+    """Return the places of the draws to keep: all of them without a choice."""
+    if keep is None:
+        return np.arange(len(draws), dtype=np.int64)
+    return np.flatnonzero((draws < np.uint64(keep.below)) | (draws >= np.uint64(keep.since)))
 
 
 class Derivation(Protocol):
@@ -345,6 +358,17 @@ class Drawn:
     releasable: bool = True
 
 
+def prefix_share(request: PairRequest, records: int, expected: float, tried: float) -> float:
+    """Return the share of the keyed order that should suffice, given the pairs expected per record.
+
+    Three standard deviations of headroom, and half as much again as was tried before: a slightly long prefix costs
+    little.
+    """
+    needed = request.wanted / max(expected, 1 / records)
+    likely = (needed + 3 * np.sqrt(needed) + 1000) * 1.01 / records
+    return float(min(1.0, max(1.5 * tried, likely)))
+
+
 # Repair of a shortfall of random pairs, decided on counts of classes alone.
 #
 # These are the decisions of :mod:`safeswap.engines.memory`, for engines that keep records elsewhere: how many random
@@ -468,7 +492,7 @@ def column_blocks(column: pa.Array, identity_key: bytes) -> Words:
 
 def _text_blocks(column: pa.ChunkedArray, identity_key: bytes) -> Words:
     # Bytes need not be text and are used as they are. Everything else is identified by its printed form.
-    text = column.cast(pa.large_binary() if _is_bytes(column.type) else pa.large_string())
+    text = column.cast(pa.large_binary() if is_bytes(column.type) else pa.large_string())
     parts = []
     for chunk in text.chunks:
         _, offsets, data = chunk.buffers()
@@ -477,12 +501,3 @@ def _text_blocks(column: pa.ChunkedArray, identity_key: bytes) -> Words:
         characters = np.frombuffer(data, dtype=np.uint8) if data is not None else np.zeros(0, dtype=np.uint8)
         parts.append(keyed.text_blocks(positions, characters, identity_key))
     return np.concatenate(parts) if parts else np.zeros((0, 2), dtype=np.uint64)
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-        or pa.types.is_fixed_size_binary(kind)
-        or pa.types.is_binary_view(kind)
-    )

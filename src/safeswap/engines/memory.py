@@ -34,6 +34,8 @@ from safeswap.engines.base import (
     Need,
     PairRequest,
     Table,
+    find_kept,
+    prefix_share,
     record_identity,
 )
 from safeswap.errors import InternalError
@@ -45,7 +47,7 @@ _WHOLE_FILE = 100_000
 """Up to this many records the whole order is computed at once; above, only the prefix needed."""
 
 _CELLS_PER_RECORD = 16
-"""Up to so many possible cells per record, an array of flags is looked up faster than a hash table."""
+"""Largest number of possible cells per record at which an array of flags is faster than a hash table."""
 
 
 class MemoryRecords:
@@ -133,7 +135,7 @@ class MemoryRecords:
         if among is not None:
             rows = np.flatnonzero(_flag_cells(among, *self.data.coded_columns(among.names)))
             draws = keyed.draws(order.as_blocks(self.identity[rows]), key)
-            kept = _kept_rows(draws, keep)
+            kept = find_kept(draws, keep)
             rows, draws = rows[kept], draws[kept]
         else:
             rows, draws = self._draw(key, keep)
@@ -167,7 +169,7 @@ class MemoryRecords:
     def _draw(self, key: bytes, keep: Ends | None) -> tuple[Rows, Words]:
         found: list[tuple[Rows, Words]] = []
         for start, draws in keyed.draw_chunks(self.identity, key):
-            rows = _kept_rows(draws, keep)
+            rows = find_kept(draws, keep)
             found.append((rows + start, draws[rows]))
         none = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.uint64)
         rows_of, draws_of = zip(none, *found, strict=True)
@@ -324,12 +326,6 @@ def _flag_cells(among: CellSet, columns: Sequence[Codes], sizes: Sequence[int]) 
     return CellSet(("packed",), packed.reshape(-1, 1)).flags([cells.pack(columns, sizes)[0]])
 
 
-def _kept_rows(draws: Words, keep: Ends | None) -> Rows:
-    if keep is None:
-        return np.arange(len(draws), dtype=np.int64)
-    return np.flatnonzero((draws < np.uint64(keep.below)) | (draws >= np.uint64(keep.since)))
-
-
 def _decode(coded: Coded, codes: Int64s) -> pa.Array:
     """Return the values of some codes; the last code is that of a missing value, if there is any."""
     missing = codes == len(coded.levels)
@@ -413,10 +409,7 @@ def _walk_prefixes(
     expected = request.pairs_per_record
     share = 0.0
     while True:
-        needed = request.wanted / max(expected, 1 / records)
-        # Three standard deviations of headroom; a slightly long prefix costs little.
-        likely = (needed + 3 * np.sqrt(needed) + 1000) * 1.01 / records
-        share = 1.0 if records <= _WHOLE_FILE else float(min(1.0, max(1.5 * share, likely)))
+        share = 1.0 if records <= _WHOLE_FILE else prefix_share(request, records, expected, share)
         rows = order.draw_prefix(identity, request.draw_key, share)
         found, looked_at = _walk(data, request, rows)
         if len(found) >= request.wanted or share >= 1.0:

@@ -1,4 +1,4 @@
-"""Records streamed in batches, coded by levels that are learnt on the way."""
+"""Records streamed in batches, coded by levels as they are found."""
 
 from __future__ import annotations
 

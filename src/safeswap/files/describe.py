@@ -264,7 +264,7 @@ def _warn_about_households(data: Microdata) -> Iterator[str]:
             if find_varying(data, name).size:
                 yield f"{escape_text(name)}: it is marked as the household's, but members of a household differ in it."
         if find_households(data).outside.any():
-            yield "Some persons live outside households: each is a unit of its own."
+            yield "Some persons live outside households: each is a separate unit."
     stated = [name for name in geography_levels(data.schema) if data.schema[name].geography_level is not None]
     try:
         check_nesting(data, tuple(stated))

@@ -74,7 +74,7 @@ def read_key(path: str | os.PathLike[str]) -> Key:
     file = Path(path)
     key = parse_key(_private_text(file))
     if key is None:
-        raise _malformed(file)
+        raise _malformed_error(file)
     return key
 
 
@@ -135,7 +135,7 @@ def _refuse_shared(file: Path, facts: os.stat_result) -> None:
         )
 
 
-def _malformed(file: Path) -> InputError:
+def _malformed_error(file: Path) -> InputError:
     return InputError(
         f"{file.name!r} is not a key file",
         code="bad-key-file",

@@ -381,3 +381,22 @@ class _translate_errors:  # noqa: N801  (used as a statement)
             raise unreadable_error(self.path, error) from None
         if isinstance(error, pa.ArrowException | OSError | ValueError):
             raise corrupt_error(self.path, PARQUET) from None
+
+
+def zip_batches(
+    first: ParquetFiles, second: ParquetFiles, names: Sequence[str], changed: Sequence[str], *, rows: int
+) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+    """Yield the same records of two files, whatever their batches; of the second file only the changed columns."""
+    theirs = second.batches(changed, rows=rows) if changed else iter(())
+    held = pa.RecordBatch.from_arrays([], names=[])
+    for _, mine in first.batches(list(dict.fromkeys((*names, *changed))), rows=rows):
+        done = 0
+        while done < mine.num_rows:
+            if not changed:
+                yield mine, held
+                break
+            if not held.num_rows:
+                held = next(theirs)[1]
+            number = min(mine.num_rows - done, held.num_rows)
+            yield mine.slice(done, number), held.slice(0, number)
+            held, done = held.slice(number), done + number

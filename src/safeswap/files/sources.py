@@ -1,8 +1,9 @@
-"""Find the format of a file by its first bytes, else by its name; limits on what a file may declare."""
+"""Find the format of a file by its first bytes, else by its name; its digest, and limits on what it may declare."""
 
 from __future__ import annotations
 
 import gzip
+import hashlib
 import os
 import stat
 import zlib
@@ -84,6 +85,13 @@ class Format:
 
 
 _LINE_ENDS = str.maketrans("\t\r\n", "   ")
+
+
+def sum_file(path: Path) -> tuple[int, str]:
+    """Return the size and SHA-256 of a file."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return path.stat().st_size, digest
 
 
 def existing_file(path: str | bytes | os.PathLike[str]) -> Path:

@@ -20,6 +20,7 @@ from safeswap.files.atomic import PRIVATE_FILE, atomic_write
 from safeswap.files.columns import drop_unused_levels, refuse_nul
 from safeswap.files.dialect import default_delimiter
 from safeswap.files.formats import list_writable
+from safeswap.model.columns import is_bytes
 from safeswap.model.microdata import Microdata, share_dictionary
 
 
@@ -296,7 +297,7 @@ def _writable_as_text(table: pa.Table) -> pa.Table:
     """Refuse bytes and NUL characters, which a text file cannot hold."""
     for field in table.schema:
         kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-        if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        if is_bytes(kind):
             raise OutputError(
                 f"column {field.name!r} holds bytes, which a CSV file cannot",
                 code="not-representable",

@@ -16,7 +16,7 @@ from safeswap.errors import SpecError
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind, Schema, refuse_date
 from safeswap.model.score import Assessment, Axis, Comparison, CountedCells, LeftOut, Score
-from safeswap.model.spec import Stated
+from safeswap.model.spec import Stated, require_distinct
 from safeswap.model.text import plural
 
 if TYPE_CHECKING:
@@ -141,13 +141,7 @@ def _split_names(value: Any) -> Any:
     return tuple(part for part in value.split("+") if part) if isinstance(value, str) else value
 
 
-def _require_distinct(names: tuple[str, ...]) -> tuple[str, ...]:
-    if len(set(names)) != len(names):
-        raise ValueError("an attribute is named twice")
-    return names
-
-
-AttributeNames = Annotated[tuple[str, ...], BeforeValidator(_split_names), AfterValidator(_require_distinct)]
+AttributeNames = Annotated[tuple[str, ...], BeforeValidator(_split_names), AfterValidator(require_distinct)]
 """Attribute names; as text they are joined by ``+``."""
 
 
@@ -292,7 +286,7 @@ def refuse_identifier(schema: Schema, names: Sequence[str], *, role: str = "attr
     for name in names:
         if schema[name].kind is Kind.IDENTIFIER:
             raise SpecError(
-                f"{name!r} is the identifier: every record would be a cell of its own",
+                f"{name!r} is the identifier: every record would be a separate cell",
                 code="identifier-in-measure",
                 hint=f"leave it out of the {role}",
                 attribute=name,

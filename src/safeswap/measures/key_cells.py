@@ -162,7 +162,7 @@ def _matching(found: Classes, missing: Missing) -> npt.NDArray[Any]:
 
 _MEANINGS: dict[Missing, str] = {
     "none": "matches nothing: the record is counted by the keys that it has",
-    "own": "is a value of its own",
+    "own": "is a separate value",
     "any": "could be any value: the record is counted by the keys that it has",
     "vouching": "matches every value, and counts for others too",
 }

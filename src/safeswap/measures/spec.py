@@ -50,12 +50,12 @@ class RiskSpec(Stated):
         ),
     ] = None
 
-    def only(self, *names: str) -> dict[str, Any]:
+    def select(self, *names: str) -> dict[str, Any]:
         """Return some parameters, as keyword arguments; without those that are not set."""
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
     @classmethod
-    def under(cls, scenario: Scenario, data: Microdata, **stated: Any) -> RiskSpec:
+    def from_scenario(cls, scenario: Scenario, data: Microdata, **stated: Any) -> RiskSpec:
         """Return the parameters that a scenario states for a file; values stated explicitly take precedence."""
         from safeswap.model.scenario import resolve_files
 
@@ -99,7 +99,7 @@ class PlotSpec(Stated):
     weight: Annotated[str | None, Field(description="survey weight to sum")] = None
     sampling_fraction: Annotated[float | None, Field(description="share of the population in the file")] = None
 
-    def under(self, resolved: Resolved, *, keys: Names = ()) -> PlotSpec:
+    def for_scenario(self, resolved: Resolved, *, keys: Names = ()) -> PlotSpec:
         """Return the parameters for the keys of a scenario, unless others are stated: its categories are counted."""
         if self.linkage != "auto" or keys:
             return self

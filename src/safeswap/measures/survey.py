@@ -155,21 +155,6 @@ def mean_of(values: Floats, of_domain: Int64s | None = None, domains: int = 1) -
     return Quotient(top=np.where(known, values, 0.0), bottom=known.astype(np.float64), of_domain=where, domains=domains)
 
 
-def total_of(values: Floats, of_domain: Int64s | None = None, domains: int = 1) -> Quotient:
-    """Return the total over the records with a value, in each domain."""
-    where = np.zeros(len(values), dtype=np.int64) if of_domain is None else of_domain
-    return Quotient(top=np.nan_to_num(values), bottom=None, of_domain=where, domains=domains)
-
-
-def ratio_of(top: Floats, bottom: Floats, of_domain: Int64s | None = None, domains: int = 1) -> Quotient:
-    """Return the ratio of two totals over the records that have both, in each domain."""
-    known = ~(np.isnan(top) | np.isnan(bottom))
-    where = np.zeros(len(top), dtype=np.int64) if of_domain is None else of_domain
-    return Quotient(
-        top=np.where(known, top, 0.0), bottom=np.where(known, bottom, 0.0), of_domain=where, domains=domains
-    )
-
-
 def quantiles_of(values: Floats, share: float, weights: Floats, of_domain: Int64s, domains: int) -> Floats:
     """Return the smallest value up to which a domain has at least this share of its weight; NaN in an empty one."""
     known = ~np.isnan(values) & (of_domain >= 0)
@@ -263,7 +248,7 @@ def read_design(
     units = _codes(files, "psu")
     unit_of = np.arange(len(data)) if units is None else units
     strata = np.zeros(len(data), dtype=np.int64) if stratum_of_record is None else stratum_of_record
-    # Units may be numbered anew in every stratum.
+    # Numbers of units may restart in every stratum.
     width = int(unit_of.max(initial=0)) + 1
     distinct, unit_of = np.unique(strata * width + unit_of, return_inverse=True)
     stratum_of = np.unique(distinct // width, return_inverse=True)[1]
@@ -363,7 +348,7 @@ class WeightedMeasure(ParametricMeasure):
             return replace(plain, sentence=plain.sentence + note)
         found = self._score_by(comparison, weight)
         sentence = f"{found.sentence} Weighted by {weight}; without weights {plain.value:.4g}."
-        return replace(found, sentence=sentence, detail=_beside(found.detail, plain))
+        return replace(found, sentence=sentence, detail=_add_unweighted(found.detail, plain))
 
     @abstractmethod
     def _score_by(self, comparison: Comparison, weight: str) -> Score:
@@ -426,7 +411,7 @@ def weight_changed(comparison: Comparison, weight: str) -> bool:
     return one is not other
 
 
-def _beside(detail: pa.Table | None, plain: Score) -> pa.Table | None:
+def _add_unweighted(detail: pa.Table | None, plain: Score) -> pa.Table | None:
     """Add the figures without weights to the detail, row by row."""
     if detail is None or plain.detail is None or "unweighted" in detail.column_names:
         return detail

@@ -83,7 +83,7 @@ class ByHousehold:
         """Return the promises; those of the file of households are checked on that file."""
         own: Any = super()
         if parts := _divide(self, data.schema, spec):
-            changed = [_changed(self.effects(data.schema, part)) for part in parts]
+            changed = [_list_changed(self.effects(data.schema, part)) for part in parts]
             return _join_promises(data, changed, [self.invariants(data, part) for part in parts])
         task = find_task(self, data, spec) if isinstance(data, Microdata) else None
         if task is None:
@@ -95,7 +95,7 @@ class ByHousehold:
         own: Any = super()
         found: tuple[Effect, ...] = own.effects(schema, spec)
         shared = household_attributes(schema)
-        return tuple(_of_persons(effect, schema) if effect.reaches(shared) else effect for effect in found)
+        return tuple(_extend_to_persons(effect, schema) if effect.reaches(shared) else effect for effect in found)
 
 
 _MIXED: dict[type[Any], type[Any]] = {}
@@ -122,13 +122,13 @@ def treat_households(method: Any) -> Any:
     return mixed
 
 
-def _changed(effects: tuple[Effect, ...]) -> Names:
+def _list_changed(effects: tuple[Effect, ...]) -> Names:
     """Return the columns of which values are changed, and not by the same rule for equal values."""
     found = (name for effect in effects if not isinstance(effect, Coarsened | Dropped) for name in effect.columns)
     return tuple(dict.fromkeys(found))
 
 
-def _of_persons(effect: Effect, schema: Schema) -> Effect:
+def _extend_to_persons(effect: Effect, schema: Schema) -> Effect:
     """Return an effect on the file of households as one on persons.
 
     Households that exchange values may differ in size, so counts of persons are kept only if partners agree in the
@@ -148,7 +148,7 @@ def changed_by_household(method: Any, schema: Schema, spec: Any) -> Names:
     """Return the household attributes that a method would change for whole households; empty if it treats none."""
     if not isinstance(method, ByHousehold) or not (shared := household_attributes(schema)):
         return ()
-    return tuple(name for name in _changed(method.effects(schema, spec)) if name in shared)
+    return tuple(name for name in _list_changed(method.effects(schema, spec)) if name in shared)
 
 
 # Attributes of households and of persons in one specification: each group on its own level, if the method treats each
@@ -160,7 +160,7 @@ def _divide(method: Any, schema: Schema, spec: Any) -> tuple[Any, ...]:
     shared = household_attributes(schema)
     if not shared or hasattr(method, "refuses_households"):
         return ()
-    changed = _changed(method.effects(schema, spec))
+    changed = _list_changed(method.effects(schema, spec))
     ours, theirs = (tuple(name for name in changed if (name in shared) == is_ours) for is_ours in (True, False))
     role = next((name for name in ("attributes", "swap") if name in type(spec).model_fields), None)
     # A specification that does not say so treats its attributes together.
@@ -370,7 +370,7 @@ def find_task(method: Any, data: Microdata, spec: Any) -> Task | None:
     shared = household_attributes(data.schema)
     if not shared:
         return None
-    changed = _changed(method.effects(data.schema, spec))
+    changed = _list_changed(method.effects(data.schema, spec))
     ours = tuple(name for name in changed if name in shared)
     if not ours:
         return None
@@ -435,7 +435,7 @@ def _refuse_differing(spec: Any, persons: list[str]) -> None:
 def _group_names(spec: Any, names: list[str]) -> Iterator[Names]:
     """Yield the members' attributes that a specification looks at together, one group per parameter."""
     left = dict.fromkeys(names)
-    for value in _listed(spec):
+    for value in _iter_names(spec):
         together = tuple(name for name in value if name in left)
         if together:
             yield together
@@ -445,13 +445,13 @@ def _group_names(spec: Any, names: list[str]) -> Iterator[Names]:
         yield tuple(left)
 
 
-def _listed(spec: Any) -> Iterator[tuple[str, ...]]:
+def _iter_names(spec: Any) -> Iterator[tuple[str, ...]]:
     for name in type(spec).model_fields:
         value = getattr(spec, name)
         if isinstance(value, tuple) and all(isinstance(each, str) for each in value):
             yield value
         elif isinstance(value, BaseModel):
-            yield from _listed(value)
+            yield from _iter_names(value)
 
 
 def skip_idle(exchange: Exchange, data: Microdata) -> Exchange:

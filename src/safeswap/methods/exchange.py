@@ -128,7 +128,7 @@ def refuse_missing(counts: Mapping[str, int], *, code: str, hint: str) -> None:
         raise InputError(f"there are missing values in {listed}", code=code, hint=hint, records=some)
 
 
-MISSING_KEYS = 'edit or impute them first, or say missing_keys="level" to take missing as a value of its own'
+MISSING_KEYS = 'edit or impute them first, or say missing_keys="level" to treat missing as a separate value'
 
 
 def count_compensating(before: Microdata, after: Microdata, exchanges: tuple[Exchange, ...]) -> int:
@@ -141,7 +141,7 @@ def count_compensating(before: Microdata, after: Microdata, exchanges: tuple[Exc
     rows = find_rows(exchanges)
     swapped = tuple(dict.fromkeys(name for exchange in exchanges for name in exchange.attributes))
     others = tuple(name for name in before.schema.categorical if name not in swapped)
-    # A record that is like no other in the rest leaves one cell and enters another: nobody compensates for it.
+    # A record unlike all others in the rest leaves one cell and enters another: no other record compensates for it.
     alike, rest, size = _pack_alike(before, others, rows)
     return count_in_vain(before, after, swapped, rows[alike], [(rest, size)])
 
@@ -235,7 +235,7 @@ class Nesting:
 
         Levels of one stage move together. A coarser level that is equal within all pairs need not move.
         """
-        apart = [pair for pair in self._moved_apart(stages) if self._lies_in(*pair)]
+        apart = [pair for pair in self._pairs_moved_apart(stages) if self._lies_in(*pair)]
         apart = [(fine, coarse) for fine, coarse in apart if not self._follows(fixed, coarse)]
         if not apart:
             return
@@ -253,7 +253,7 @@ class Nesting:
             levels=list(others or (coarse,)),
         )
 
-    def _moved_apart(self, stages: Sequence[Names]) -> Iterator[tuple[str, str]]:
+    def _pairs_moved_apart(self, stages: Sequence[Names]) -> Iterator[tuple[str, str]]:
         stage = {name: number for number, names in enumerate(stages) for name in names}
         areas = [attribute.name for attribute in self.records.schema.iter_kind(Kind.GEOGRAPHY)]
         return (pair for pair in permutations(areas, 2) if stage.get(pair[0]) != stage.get(pair[1]))

@@ -21,6 +21,7 @@ from safeswap.engines.base import Need, record_identity
 from safeswap.errors import InfeasibleError, InputError, SpecError
 from safeswap.methods.exchange import Columns
 from safeswap.model.columns import aligned_columns, flag_changes
+from safeswap.model.dates import is_text
 from safeswap.model.effect import Effect, Replaced
 from safeswap.model.invariant import Invariant
 from safeswap.model.key import Key
@@ -56,7 +57,7 @@ class ValuePlan(Plan):
 
     @property
     def details(self) -> dict[str, Any]:
-        """Nothing: the text is the sentence."""
+        """No further facts: the text is the sentence."""
         return {}
 
 
@@ -249,8 +250,7 @@ def is_other_kind(before: pa.DataType, after: pa.DataType) -> bool:
     (False, True)
     """
     kinds = [kind.value_type if pa.types.is_dictionary(kind) else kind for kind in (before, after)]
-    texts = [pa.types.is_string(k) or pa.types.is_large_string(k) or pa.types.is_string_view(k) for k in kinds]
-    return not all(texts) and kinds[0] != kinds[1]
+    return not all(is_text(kind) for kind in kinds) and kinds[0] != kinds[1]
 
 
 def make_masked(

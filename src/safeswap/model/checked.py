@@ -88,7 +88,7 @@ def list_keywords(options: type) -> dict[str, Keyword]:
     return found
 
 
-def stated(options: Mapping[str, Any], declared: type) -> dict[str, Any]:
+def select_stated(options: Mapping[str, Any], declared: type) -> dict[str, Any]:
     """Return those of the options that a ``TypedDict`` declares and that differ from its defaults."""
     known = list_keywords(declared)
     return {name: value for name, value in options.items() if name in known and value is not known[name].default}

@@ -18,10 +18,10 @@ from safeswap.model.schema import Attribute, Kind, level_texts
 
 _EXACT = 2.0**53
 _BITS = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
-_MOST_KEPT = 1 << 16  # levels; longer orders are worked out anew, which takes less than what is done with them
+_MOST_KEPT = 1 << 16  # levels; longer orders are recomputed, which costs less than using them
 
 _FEW_PER_RECORD = 8
-"""Up to so many possible cells per record, counting is faster than finding those that occur."""
+"""Largest number of possible cells per record at which counting is faster than finding those that occur."""
 
 
 def same_memory(one: pa.ChunkedArray, other: pa.ChunkedArray) -> bool:
@@ -503,6 +503,16 @@ def _distinct_pairs(then: Int64s, now: Int64s, radix: int) -> tuple[Int64s, Int6
     found = np.flatnonzero(np.bincount(codes, minlength=possible)) if possible <= _DENSE else np.unique(codes)
     old, new = np.divmod(found, radix)
     return old, new
+
+
+def is_bytes(kind: pa.DataType) -> bool:
+    """Return whether a type holds bytes that need not be text."""
+    return bool(
+        pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_fixed_size_binary(kind)
+        or pa.types.is_binary_view(kind)
+    )
 
 
 def decode_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from safeswap.arrays.names import Names
 from safeswap.errors import SpecError
 from safeswap.model.schema import Kind, Schema, refuse_date
-from safeswap.model.spec import CATEGORIES, Stated, Strict, takes
+from safeswap.model.spec import CATEGORIES, Stated, Strict, refuse_repeats, takes
 from safeswap.model.text import plural
 
 MOST_COMBINATIONS = 20_000
@@ -111,8 +111,7 @@ class CombinationFields(Strict):
     def _is_complete(self) -> CombinationFields:
         if not (self.combinations or self.keys or self.levels):
             raise ValueError("state what to protect: combinations, keys or levels")
-        if len(set(self.keys)) != len(self.keys):
-            raise ValueError("keys names an attribute twice")
+        refuse_repeats(self, "keys")
         if self.up_to is not None and self.up_to > len(self.keys):
             raise ValueError(f"up_to is {self.up_to}, but the number of keys is {len(self.keys)}")
         if self.exactly and self.up_to is None:
@@ -244,7 +243,7 @@ class Combinations(CombinationFields, Stated):
     called: ClassVar[str] = "list of combinations"
 
     def without(self, gone: Iterable[str]) -> Self | None:
-        """Return what an intruder can combine who cannot use some keys; None if no key is left.
+        """Return the combinations of an intruder who cannot use some keys; None if no key is left.
 
         Combinations that become equal are merged, with the stricter tolerance.
 

@@ -86,7 +86,7 @@ class Margin:
     columns: frozenset[str]
     quality: Quality = Quality.EXACT
 
-    def after(self, effect: Effect) -> Iterator[Margin]:
+    def apply(self, effect: Effect) -> Iterator[Margin]:
         """Yield what is left of the margin after an effect."""
         hit = self.columns.intersection(effect.columns)
         if not hit or isinstance(effect, Coarsened):
@@ -122,10 +122,10 @@ def surviving_margins(names: Iterable[str], effects: Iterable[Effect]) -> tuple[
     """
     margins = {Margin(frozenset(names))}
     for effect in effects:
-        margins = _strongest({left for margin in margins for left in margin.after(effect) if left.columns})
+        margins = _drop_implied({left for margin in margins for left in margin.apply(effect) if left.columns})
     return tuple(sorted(margins, key=lambda margin: (margin.quality, sorted(margin.columns))))
 
 
-def _strongest(margins: set[Margin]) -> set[Margin]:
+def _drop_implied(margins: set[Margin]) -> set[Margin]:
     """Drop what follows from another margin."""
     return {each for each in margins if not any(other != each and other.implies(each) for other in margins)}

@@ -152,7 +152,7 @@ class Evidence:
         """Flag the rows whose value differs from before; None if both columns share memory."""
         if name not in self._changed:
             shared = same_memory(*self._columns(name))
-            self._changed[name] = None if shared else flag_changes(*self._aligned(name))
+            self._changed[name] = None if shared else flag_changes(*self._align(name))
         return self._changed[name]
 
     @cached_property
@@ -315,11 +315,11 @@ class Evidence:
         if not stages and not self.audit.steps and self.changed(name) is None:
             return True
         if self.audit.steps or name in self._replaced:
-            return self._undone(name)
+            return self._is_restored(name)
         before, after = self.codes(name)
         return bool(np.array_equal(self._replay(after, stages[::-1], back=True), before))
 
-    def _undone(self, name: str) -> bool:
+    def _is_restored(self, name: str) -> bool:
         """Return whether undoing restores the column, tested on the file itself."""
         if self._restored is None:
             return False
@@ -365,7 +365,7 @@ class Evidence:
         earlier = [exchange for exchange in self.audit.exchanges[:stage] if name in exchange.attributes]
         return self._replay(self.codes(name)[0], earlier)
 
-    def _aligned(self, name: str) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+    def _align(self, name: str) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
         """Return both columns in full; common dictionary codes are cached, since finding them is expensive."""
         before, after = self._columns(name)
         aligned = aligned_columns(before, after)
@@ -396,11 +396,11 @@ def _count_differing(cells: Int64s, size: int) -> int:
 def bit_codes(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Encode values as small integers, equal where the values are bit for bit; missing stays missing."""
     if pa.types.is_dictionary(column.type) and has_distinct_levels(column):
-        return pa.chunked_array([_signed(chunk.indices) for chunk in column.chunks], type=pa.int32())
+        return pa.chunked_array([_as_signed(chunk.indices) for chunk in column.chunks], type=pa.int32())
     encoded = to_bits(column).dictionary_encode().unify_dictionaries()
     return pa.chunked_array([chunk.indices for chunk in encoded.chunks], type=pa.int32())
 
 
-def _signed(indices: pa.Array) -> pa.Array:
+def _as_signed(indices: pa.Array) -> pa.Array:
     """Return indices as signed integers, without a copy if possible: a dictionary has fewer than 2³¹ levels."""
     return indices.view(pa.int32()) if indices.type == pa.uint32() else indices.cast(pa.int32())

@@ -172,7 +172,7 @@ def find_household_attributes(data: Microdata) -> Names:
 
 
 def _is_enough(data: Microdata, name: str) -> bool:
-    """Return whether there are so many pairs of mates that they cannot all agree by chance."""
+    """Return whether there are too many pairs of mates for all of them to agree by chance."""
     pairs = len(data) - len(find_households(data))
     shares = np.bincount(data.coded(name).codes) / max(len(data), 1)
     return bool(pairs * (1 - float(np.sum(shares**2))) >= _ENOUGH)

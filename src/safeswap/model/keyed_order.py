@@ -33,7 +33,7 @@ def keyed_order(names: Identity, key: bytes) -> Integers:
 
 
 def _sort(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Sort words, of which no two are equal; by Polars, which uses all cores, if that is worth importing it."""
+    """Sort distinct words; with Polars, which uses all cores, if they are many enough to import it."""
     if len(words) < _MANY:
         words.sort()
         return words

@@ -129,7 +129,7 @@ def _hash_column(data: Microdata, name: str, key: bytes) -> Words:
     if is_number or (is_text and data.cached_codes(name) is None and _is_mostly_distinct(column)):
         return hash_values(column, key)
     coded = data.coded(name)
-    return _with_missing(_hash_levels(coded.levels, key), key).take(coded.codes)
+    return _append_missing(_hash_levels(coded.levels, key), key).take(coded.codes)
 
 
 def sketch_identifiers(data: Microdata, secret: bytes) -> Identifiers:
@@ -140,15 +140,15 @@ def sketch_identifiers(data: Microdata, secret: bytes) -> Identifiers:
         column, key = data.table.column(identifier.name), derive(secret, "ledger identifiers")
         # Hardly any identifier occurs twice, so coding them first would only add work.
         hashed = (_hash_texts if pa.types.is_string(column.type) else hash_values)(column, key)
-        words = _lowest(hashed, _IDENTIFIERS + 1)
+        words = _select_lowest(hashed, _IDENTIFIERS + 1)
     ceiling = words[_IDENTIFIERS] if len(words) > _IDENTIFIERS else np.uint64(2**64 - 1)
     return words[:_IDENTIFIERS], np.array([ceiling], np.uint64)
 
 
-def _lowest(words: Words, number: int) -> Words:
+def _select_lowest(words: Words, number: int) -> Words:
     """Return the lowest distinct words in ascending order, at least ``number`` of them if there are as many.
 
-    >>> _lowest(np.array([9, 3, 3, 7] * 3, np.uint64), 2).tolist()
+    >>> _select_lowest(np.array([9, 3, 3, 7] * 3, np.uint64), 2).tolist()
     [3, 7, 9]
     """
     if len(words) > 4 * number:
@@ -195,7 +195,7 @@ def hash_values(column: pa.ChunkedArray, key: bytes, spelling: Spelling = AS_WRI
     coded = share_dictionary(column)
     if not len(coded):
         return np.empty(0, dtype=np.uint64)
-    levels = _with_missing(_hash_levels(coded.chunk(0).dictionary, key, spelling), key)
+    levels = _append_missing(_hash_levels(coded.chunk(0).dictionary, key, spelling), key)
     words = np.empty(len(coded), dtype=np.uint64)
     start = 0
     for chunk in coded.chunks:
@@ -205,7 +205,7 @@ def hash_values(column: pa.ChunkedArray, key: bytes, spelling: Spelling = AS_WRI
     return words
 
 
-def _with_missing(levels: Words, key: bytes) -> Words:
+def _append_missing(levels: Words, key: bytes) -> Words:
     return np.append(levels, _hash_numbers(np.array([np.nan]), key))
 
 

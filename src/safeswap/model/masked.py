@@ -68,7 +68,7 @@ class Masked:
     @cached_property
     def account(self) -> Any:
         """An account relative to the original: ``changes``, ``statements``, ``findings`` and ``flags``."""
-        # By name: what a masking did is told in terms of all methods, which are above the values.
+        # By name: the account of a masking needs all methods, which are in a higher layer.
         return import_module("safeswap.pipelines.account").account_for(self)
 
     @property

@@ -28,7 +28,7 @@ _GLANCE = 1 << 12
 """Most often so many records show that a column is not constant."""
 
 _TABLE_COST = 4
-"""Coding by a table takes NumPy as long as so many simple passes."""
+"""Cost of coding by a table in NumPy, in simple passes."""
 
 
 def smallest_code_type(levels: int) -> np.dtype[Any]:
@@ -54,7 +54,7 @@ class Coded:
     levels: pa.Array
     has_missing: bool
     ranks: dict[tuple[tuple[str, ...], tuple[str, ...]], Int64s] = field(default_factory=dict, repr=False)
-    """Ranks of the levels by the stated order and missing codes, filled in where they are asked for again and again."""
+    """Ranks of the levels by the stated order and missing codes, cached where they are needed repeatedly."""
 
     @property
     def cardinality(self) -> int:

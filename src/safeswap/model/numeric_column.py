@@ -25,7 +25,7 @@ from safeswap.model.columns import (
     to_bits,
     to_numbers,
 )
-from safeswap.model.dates import EPOCH, from_days, parse_date
+from safeswap.model.dates import EPOCH, from_days, is_text, parse_date
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind
 from safeswap.model.text import plural
@@ -141,7 +141,7 @@ def write_numbers(
     places: int | None,
     written: Flags | Literal[True] | None = None,
 ) -> Change:
-    """Write numbers to a column as :func:`changed_numbers` does, with these decimals; None: as they are.
+    """Write numbers to a column as :func:`changed_numbers` does, with these decimals; None leaves them as they are.
 
     ``written`` may be True for all rows.
 
@@ -229,7 +229,7 @@ def _cast_like(kind: pa.DataType, values: Floats) -> tuple[pa.Array, bool]:
     if pa.types.is_dictionary(kind):
         return _cast_like(kind.value_type, values)[0], False
     numbers_now = pa.array(values)
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+    if is_text(kind):
         return numbers_now.cast(kind), True  # the shortest text that reads as the same number
     if pa.types.is_floating(kind):
         return numbers_now.cast(kind, safe=False), True

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Integers
 from safeswap.errors import InternalError, SpecError, UnsafeRelease
+from safeswap.model.dates import is_text
 from safeswap.model.key import Key
 from safeswap.model.keyed_order import keyed_order, names_of
 from safeswap.model.microdata import Coded, Microdata, code_column
@@ -57,7 +58,7 @@ def released_column(data: Microdata, name: str, index: pa.Array, *, as_codes: bo
     attribute, stored = data.schema[name], data.table.column(name)
     column = _plain_column(name, stored)
     kind = column.type
-    if _is_text(kind.value_type if pa.types.is_dictionary(kind) else kind):
+    if is_text(kind.value_type if pa.types.is_dictionary(kind) else kind):
         described = attribute.labels or attribute.missing or attribute.levels
         if not as_codes and stored.type == kind and not described and data.has_more_values(name, MOST_LISTED):
             text = column.cast(kind.value_type) if pa.types.is_dictionary(kind) else column
@@ -76,7 +77,7 @@ def _plain_column(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
         return _plain_column(name, pa.chunked_array(chunks, type=kind.storage_type))
     if pa.types.is_null(kind):
         return column.cast(pa.string())
-    if pa.types.is_dictionary(kind) and not _is_text(kind.value_type):
+    if pa.types.is_dictionary(kind) and not is_text(kind.value_type):
         return _plain_column(name, column.cast(kind.value_type))
     if pa.types.is_nested(kind):
         raise UnsafeRelease(
@@ -86,10 +87,6 @@ def _plain_column(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
             column=name,
         )
     return column
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def _canonical_levels(attribute: Attribute, coded: Coded) -> tuple[pa.Array, npt.NDArray[np.int64]]:
@@ -321,7 +318,7 @@ def preview_release(data: Microdata, names: Sequence[str], *, facts: PublicFacts
     for name in names:
         attribute = data.schema[name]
         if attribute.kind in (Kind.IDENTIFIER, Kind.HOUSEHOLD):
-            columns.append(Released(_without_label(attribute), index))
+            columns.append(Released(_drop_label(attribute), index))
         else:
             columns.append(released_column(data, name, index, as_codes=False))
     table = pa.table([c.values for c in columns], names=list(names))
@@ -367,7 +364,7 @@ def _release_column(
     attribute, column = data.schema[name], data.table.column(name)
     if attribute.kind is Kind.IDENTIFIER:
         return Released(
-            _without_label(attribute), pa.array(np.arange(1, len(column) + 1, dtype=_counting_type(len(column))))
+            _drop_label(attribute), pa.array(np.arange(1, len(column) + 1, dtype=_counting_type(len(column))))
         )
     if attribute.kind is Kind.HOUSEHOLD:
         derived = _derive_key(key, "new-identifiers", attribute.name, *context)
@@ -376,7 +373,7 @@ def _release_column(
 
             outside = absent_numbers(data, name)[data.coded(name).codes]
             column = column.take(pa.array(np.arange(len(column)), mask=outside))
-        return Released(_without_label(attribute), _renumber(column, derived, _derive_key(key, "mac")).take(index))
+        return Released(_drop_label(attribute), _renumber(column, derived, _derive_key(key, "mac")).take(index))
     return released_column(data, name, index, as_codes=as_codes)
 
 
@@ -395,7 +392,7 @@ def _counting_type(largest: int) -> type[np.int32 | np.int64]:
     return np.int32 if largest < 2**31 else np.int64
 
 
-def _without_label(attribute: Attribute) -> Attribute:
+def _drop_label(attribute: Attribute) -> Attribute:
     """Drop the label of a renumbered column, which may describe the old numbers."""
     return Attribute(name=attribute.name, kind=attribute.kind)
 

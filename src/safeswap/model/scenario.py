@@ -15,6 +15,7 @@ from safeswap.arrays.types import Floats
 from safeswap.errors import SpecError
 from safeswap.model.combination import CombinationFields, Combinations
 from safeswap.model.schema import Kind, Schema, attribute_hint, require_household
+from safeswap.model.spec import refuse_repeats
 from safeswap.model.text import plural
 
 if TYPE_CHECKING:
@@ -67,8 +68,7 @@ class Scenario(Combinations):
     def _is_plausible(self) -> Scenario:
         if not self.name.strip() or not self.name.isprintable():
             raise ValueError("name: give a name in printable characters")
-        if len(set(self.sensitive)) != len(self.sensitive):
-            raise ValueError("sensitive names an attribute twice")
+        refuse_repeats(self, "sensitive")
         if both := [name for name in self.sensitive if name in self.names]:
             raise ValueError(f"{both[0]!r} cannot be both a key and sensitive")
         if isinstance(self.population, float) and not 1 <= self.population < float("inf"):
@@ -221,24 +221,28 @@ def fill_in(values: Any, **names: str) -> Any:
     >>> fill_in({"scenario": {"name": "journalist", "keys": ["age"]}, "n": 5}, keys="names", n="least")
     {'scenario': 'journalist (with n of its own)', 'n': 5, 'keys': ('age',)}
     >>> fill_in({"scenario": Scenario(keys=["age", "sex"], up_to=2, threshold=4), "keys": ["age"]})
-    {'scenario': 'own (with keys of its own)', 'keys': ['age'], 'threshold': 4.0}
+    {'scenario': 'own (with its own keys)', 'keys': ['age'], 'threshold': 4.0}
     """
     if not isinstance(values, Mapping) or isinstance(values.get("scenario", ""), str):
         return values
     scenario = as_scenario(values["scenario"])
-    every = {name: getattr(scenario, field) for name, field in names.items()} if names else _combined(scenario, {})
-    supplied = every if names else _combined(scenario, values)
+    every = (
+        {name: getattr(scenario, field) for name, field in names.items()}
+        if names
+        else _state_combinations(scenario, {})
+    )
+    supplied = every if names else _state_combinations(scenario, values)
     added = {name: value for name, value in supplied.items() if name not in values and value is not None}
-    own = [name for name in every if name in values and _plain(values[name]) != _plain(every[name])]
-    called = f"{scenario.name} (with {' and '.join(own)} of its own)" if own else scenario.name
+    own = [name for name in every if name in values and _as_tuple(values[name]) != _as_tuple(every[name])]
+    called = f"{scenario.name} (with its own {' and '.join(own)})" if own else scenario.name
     return {**values, "scenario": called, **added}
 
 
-def _plain(value: Any) -> Any:
+def _as_tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _combined(scenario: Scenario, values: Mapping[str, Any]) -> dict[str, Any]:
+def _state_combinations(scenario: Scenario, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the scenario states of its combinations; parameters that belong together come from one side."""
     stated = set(CombinationFields.model_fields) & scenario.model_fields_set
     for group in (("combinations", "keys", "up_to", "exactly", "levels"), ("tolerance", "threshold")):
@@ -249,10 +253,10 @@ def _combined(scenario: Scenario, values: Mapping[str, Any]) -> dict[str, Any]:
 
 def resolve_files(scenario: Scenario, before: Microdata, after: Microdata) -> Resolved:
     """Resolve the keys in a released file; a column that was emptied is not released either."""
-    return scenario.resolve(before.schema, _released(before, after))
+    return scenario.resolve(before.schema, _released_schema(before, after))
 
 
-def _released(before: Microdata, after: Microdata) -> Schema:
+def _released_schema(before: Microdata, after: Microdata) -> Schema:
     """Return the description of the columns that hold anything."""
     emptied = {name for name in after.attributes if _is_empty(after, name) and not _is_empty(before, name)}
     if not emptied:

@@ -90,7 +90,7 @@ def refuse_other_type(given: Any, taken: Any) -> None:
 
 
 def _check_date(value: Any) -> Any:
-    """Return a date as ISO text; TOML has dates of its own."""
+    """Return a date as ISO text; TOML has its own dates."""
     if type(value) is dt.date:
         return value.isoformat()
     if isinstance(value, str) and len(value) == len("2024-02-29") and parse_date(value) is not None:
@@ -229,6 +229,20 @@ class Targeting(Strict):
         return fill_in(values, keys="names", n="least")
 
 
+# Fields that a swap and a study of swaps have.
+
+TrueSwap = Annotated[
+    Literal["any", "all"], Field(description="whether any or all swap attributes of a pair must differ")
+]
+Pairing = Annotated[
+    Literal["repaired", "uniform"],
+    Field(
+        description="repaired: reach the requested number of pairs, or the maximum; uniform: pair consecutive "
+        "records of one random order, and drop invalid pairs"
+    ),
+]
+
+
 class SwapSpec(MaskSpec):
     """Exchange the values of the swap attributes between pairs of records.
 
@@ -253,17 +267,8 @@ class SwapSpec(MaskSpec):
         Field(gt=0, le=1, description="share of records that take part in a swap, above 0 and at most 1"),
     ] = None
     pairs: Annotated[int | None, Field(ge=0, description="number of pairs, instead of a rate")] = None
-    true_swap: Annotated[
-        Literal["any", "all"],
-        Field(description="whether any or all swap attributes of a pair must differ"),
-    ] = "any"
-    pairing: Annotated[
-        Literal["repaired", "uniform"],
-        Field(
-            description="repaired: reach the requested number of pairs, or the maximum; uniform: pair consecutive "
-            "records of one random order, and drop invalid pairs"
-        ),
-    ] = "repaired"
+    true_swap: TrueSwap = "any"
+    pairing: Pairing = "repaired"
     mode: Annotated[
         Literal["simultaneous", "sequential"],
         Field(description="exchange all attributes of a pair together, or each attribute with its own pairs"),
@@ -350,11 +355,18 @@ GeographyCodes = Annotated[
 ]
 MissingKeys = Annotated[
     Literal["refuse", "level"],
-    Field(description="a missing value in a key: refuse the file, or treat it as a value of its own"),
+    Field(description="a missing value in a key: refuse the file, or treat it as a separate value"),
 ]
 
 
-def refuse_repeats(spec: MaskSpec, *roles: str) -> None:
+def require_distinct(names: Names) -> Names:
+    """Return the names; refuse one that is there twice."""
+    if len(set(names)) != len(names):
+        raise ValueError("an attribute is named twice")
+    return names
+
+
+def refuse_repeats(spec: BaseModel, *roles: str) -> None:
     """Refuse a role that names an attribute twice."""
     for role in roles:
         names = getattr(spec, role)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 from math import comb, prod
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from safeswap.arrays.names import Names
 from safeswap.errors import SpecError
 from safeswap.model.checked import check_types
 from safeswap.model.scenario import Scenario, as_scenario
-from safeswap.model.spec import Stated, SwapSpec
+from safeswap.model.spec import Pairing, Stated, SwapSpec, TrueSwap, require_distinct
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,12 +74,6 @@ class Figures:
 Rate = Annotated[float, Field(gt=0, le=1)]
 
 
-def _check_distinct(names: Names) -> Names:
-    if len(set(names)) != len(names):
-        raise ValueError("an attribute is named twice")
-    return names
-
-
 class ConstraintSet(Stated):
     """A set of constraints under which swaps are tried.
 
@@ -94,8 +88,8 @@ class ConstraintSet(Stated):
 
     @model_validator(mode="after")
     def _does_not_contradict_itself(self) -> ConstraintSet:
-        _check_distinct(self.fixed)
-        _check_distinct(self.differ)
+        require_distinct(self.fixed)
+        require_distinct(self.differ)
         both = sorted(set(self.fixed) & set(self.differ))
         if both:
             raise ValueError(f"{both[0]!r} cannot be both equal and different within a pair")
@@ -153,16 +147,8 @@ class StudySpec(Stated):
             description='sets of constraints, each tried in turn, such as "Sex equal, MS different" or none',
         ),
     ] = (ConstraintSet(),)
-    true_swap: Annotated[
-        Literal["any", "all"], Field(description="whether any or all swap attributes of a pair must differ")
-    ] = "any"
-    pairing: Annotated[
-        Literal["repaired", "uniform"],
-        Field(
-            description="repaired: reach the requested number of pairs, or the maximum; uniform: pair consecutive "
-            "records of one random order, and drop invalid pairs"
-        ),
-    ] = "repaired"
+    true_swap: TrueSwap = "any"
+    pairing: Pairing = "repaired"
     replicates: Annotated[int, Field(ge=1, le=1_000_000, description="keyed draws per specification")] = 1
     others: Annotated[
         tuple[dict[str, Any], ...], Field(description="further candidates: specifications of any method")
@@ -235,7 +221,7 @@ class StudySpec(Stated):
     @field_validator("attributes", "keys")
     @classmethod
     def _named_once(cls, names: Names) -> Names:
-        return _check_distinct(names)
+        return require_distinct(names)
 
     @field_validator("constraints")
     @classmethod
@@ -272,7 +258,7 @@ class StudySpec(Stated):
         return (self.number_of_groups(attributes) * len(self.rates) + stated) * self.replicates
 
     def stated(self) -> Iterator[tuple[dict[str, Any], str]]:
-        """Yield the specifications of candidates that are not of the grid of swaps, and what tells them apart.
+        """Yield the specifications of candidates outside the grid of swaps, and what distinguishes them.
 
         >>> study = StudySpec(vary=[{"method": "pram", "attributes": ["A"], "sweep": {"keep": [0.8, 0.9]}}])
         >>> [(values["keep"], label) for values, label in study.stated()]

@@ -18,7 +18,7 @@ from safeswap.arrays.types import Rows
 from safeswap.engines.base import Move
 from safeswap.errors import InputError
 from safeswap.files.atomic import PRIVATE_DIRECTORY, PRIVATE_FILE
-from safeswap.files.manifest import sum_file
+from safeswap.files.sources import sum_file
 from safeswap.model.audit import Audit, Exchange, Replacement, StepAudit
 from safeswap.model.masked import Masked
 from safeswap.model.schema import Schema
@@ -32,7 +32,7 @@ REPLACED = "replaced-{}.parquet"
 STEP = "step-{}"
 """The directory of a step's rows in the record of a pipeline."""
 _KINDS = ("directed", "mutual")
-"""What is noted of an exchange that is no plain one between pairs."""
+"""What the record states of an exchange other than one between pairs."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -72,7 +72,7 @@ def write_pairs(directory: Path, audit: Audit) -> None:
 
 def dump_audit(audit: Audit) -> tuple[str, dict[str, pa.Table]]:
     """Return the audit of a single masking as JSON and tables, for a store other than a directory."""
-    return json.dumps(_audit_as_dict(audit), ensure_ascii=False, default=_plain), dict(_row_tables(audit))
+    return json.dumps(_audit_as_dict(audit), ensure_ascii=False, default=_to_json), dict(_row_tables(audit))
 
 
 def load_audit(text: str, tables: Mapping[str, pa.Table]) -> Audit:
@@ -91,7 +91,7 @@ def write_audit_json(directory: Path, audit: Mapping[str, Any], schema: Schema, 
         "notes": dict(notes),
         "files": {str(path.relative_to(directory)): sum_file(path)[1] for path in _list_files(directory)},
     }
-    (directory / AUDIT).write_text(json.dumps(content, ensure_ascii=False, indent=1, default=_plain) + "\n", "utf-8")
+    (directory / AUDIT).write_text(json.dumps(content, ensure_ascii=False, indent=1, default=_to_json) + "\n", "utf-8")
     for path in _list_files(directory):
         path.chmod(PRIVATE_FILE)
 
@@ -122,10 +122,10 @@ def read_audit_record(directory: Path) -> AuditRecord:
 
 
 def _row_files(audit: Mapping[str, Any]) -> list[str]:
-    return [ROW_ORDER, *(name for place, each in _placed(audit) for name in _own_files(place, each))]
+    return [ROW_ORDER, *(name for place, each in _locate_maskings(audit) for name in _own_files(place, each))]
 
 
-def _placed(audit: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+def _locate_maskings(audit: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
     """Return the single maskings of a record, each with the place of its files."""
     steps = audit.get("steps")
     return [(STEP.format(number) + "/", each) for number, each in enumerate(steps, start=1)] if steps else [("", audit)]
@@ -208,7 +208,7 @@ def _audit_from_dict(content: dict[str, Any], tables: Mapping[str, pa.Table], pl
     fields = {name: value for name, value in content.items() if name not in special}
     if content.get("steps"):
         steps = []
-        for inside, step in _placed(content):
+        for inside, step in _locate_maskings(content):
             schema = Schema.model_validate(step["schema"]) if "schema" in step else None
             audit = _audit_from_dict(dict(step), tables, inside)
             steps.append(StepAudit(name=step["name"], audit=audit, schema=schema))
@@ -258,7 +258,7 @@ def _read_rows(path: Path) -> pa.Table:
     return parquet.read_table(path)
 
 
-def _plain(value: object) -> Any:
+def _to_json(value: object) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, np.ndarray | tuple | set | frozenset):

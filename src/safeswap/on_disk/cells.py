@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from safeswap.engines.spilled_cells import ROWS_COMPARED, ComparedCells, flag_ch
 from safeswap.errors import InputError
 from safeswap.files.atomic import working_directory
 from safeswap.files.infer import resolve_file_schema
-from safeswap.files.parquet import ParquetFiles, open_parquet
+from safeswap.files.parquet import ParquetFiles, open_parquet, zip_batches
 from safeswap.files.splice import CannotSplice, other_chunks
 from safeswap.measures.base import require_cells
 from safeswap.model.microdata import Microdata
@@ -102,25 +102,6 @@ def changed_columns(first: ParquetFiles, second: ParquetFiles, names: Sequence[s
     except (CannotSplice, ValueError):
         return list(names)
     return [name for name in names if name in changed]
-
-
-def zip_batches(
-    first: ParquetFiles, second: ParquetFiles, names: Sequence[str], changed: Sequence[str], *, rows: int
-) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-    """Yield the same records of two files, whatever their batches; of the second file only the changed columns."""
-    theirs = second.batches(changed, rows=rows) if changed else iter(())
-    held = pa.RecordBatch.from_arrays([], names=[])
-    for _, mine in first.batches(list(dict.fromkeys((*names, *changed))), rows=rows):
-        done = 0
-        while done < mine.num_rows:
-            if not changed:
-                yield mine, held
-                break
-            if not held.num_rows:
-                held = next(theirs)[1]
-            number = min(mine.num_rows - done, held.num_rows)
-            yield mine.slice(done, number), held.slice(0, number)
-            held, done = held.slice(number), done + number
 
 
 WORTH_COUNTING = 1_000_000

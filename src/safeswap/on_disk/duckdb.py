@@ -21,7 +21,7 @@ from safeswap.engines.spilled_cells import ComparedCells
 from safeswap.engines.stream import MISSING, RecordStream, rows_per_batch
 from safeswap.errors import InputError
 from safeswap.files.identifiers import describe_positions, find_missing, positions_of
-from safeswap.files.parquet import ParquetFiles, open_parquet
+from safeswap.files.parquet import ParquetFiles, open_parquet, zip_batches
 from safeswap.model.audit import Audit, Exchange
 from safeswap.model.columns import aligned_columns, flag_changes
 from safeswap.model.evidence import Evidence
@@ -29,7 +29,7 @@ from safeswap.model.invariant import Finding, Invariant, PairPromise
 from safeswap.model.microdata import Microdata, smallest_code_type
 from safeswap.model.score import CountedCells
 from safeswap.model.text import plural
-from safeswap.on_disk.cells import as_counted, cell_attributes, zip_batches
+from safeswap.on_disk.cells import as_counted, cell_attributes
 from safeswap.on_disk.job import RewrittenFile, check_promises, check_separate
 from safeswap.on_disk.value_changes import check_memory
 

@@ -49,7 +49,12 @@ class Job:
     measures: tuple[str, ...] = ()
     attributes: tuple[str, ...] | None = None
     announce: Callable[[Announcement], None] | None = field(default=None, repr=False)
-    """Told of the masked files before they get their name."""
+    """Called with the masked files before they get their name."""
+
+    @property
+    def noted_reading(self) -> dict[str, Any]:
+        """How the files were read, as far as the schema in the record does not say so."""
+        return {name: value for name, value in self.reading.items() if name in ("missing", "name") and value}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,8 +197,7 @@ class RecordedOutput(Output):
                 meant.add(part)
                 out.write_table(part)
         _check_pairs(directory / PAIRS, meant, sum(stage["pairs"] for stage in totals["stages"]))
-        reading = {name: value for name, value in self.job.reading.items() if name in ("missing", "name") and value}
-        notes = {"masked_sha256": identity, "engine": self.job.engine, "reading": reading}
+        notes = {"masked_sha256": identity, "engine": self.job.engine, "reading": self.job.noted_reading}
         notes |= {"source_sha256": self.source_digest, **self.describe_result()}
         write_audit_json(directory, totals, self.schema, notes=notes)
 

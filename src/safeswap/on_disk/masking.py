@@ -237,7 +237,7 @@ def steps_of(audit: Mapping[str, Any]) -> list[PastStep]:
 
 def digest_of(path: Path) -> str:
     """Return the SHA-256 of a file, or of the digests of all files of a directory sorted by name."""
-    from safeswap.files.manifest import sum_file
+    from safeswap.files.sources import sum_file
 
     if path.is_file():
         return sum_file(path)[1]

@@ -70,6 +70,36 @@ def mask_files(job: Job) -> MaskedFile:
         record = write_record(fill, identity, job.audit, records=records)
         _announce(job, output, part, identity, totals)
         files.check_unchanged()
+    return _summarise(job, record, findings, totals, assessment)
+
+
+def _mask_in_memory(job: Job, method: Method, files: ParquetFiles, schema: Schema) -> MaskedFile:
+    """Mask the file as a whole: output and record, both complete or neither."""
+    with open_output(job, files, whole=False) as (part, _, records), blame_changed_source(files):
+        masked, findings = mask_whole(job, method, files, schema)
+        written = part / "part-00000.parquet" if part.is_dir() else part
+        write(masked, written, force=True)
+        digests: dict[str, Any] = {"digest": digest_of(part), "source_digest": digest_of(job.source)}
+        record = note(masked, part, audit=job.audit, reading=job.noted_reading, records=records, **digests)
+        if job.announce is not None:
+            steps = tuple(steps_of(read_audit_json(record)["audit"]))
+            names = masked.audit.changed_attributes
+            columns = iter_changed(files, open_parquet(part, is_own=True), names)
+            kept = {"source_digest": digests["source_digest"], "masked_digest": digests["digest"]}
+            job.announce(Announcement(columns=columns, steps=steps, **kept))
+        files.check_unchanged()
+    totals = {name: getattr(masked.audit, name) for name in REPORTED}
+    return _summarise(job, record, findings, {**totals, "facts": dict(masked.audit.facts)})
+
+
+def _summarise(
+    job: Job,
+    record: Path,
+    findings: tuple[Finding, ...],
+    totals: Mapping[str, Any],
+    assessment: Assessment | None = None,
+) -> MaskedFile:
+    """Return the result of a job."""
     return MaskedFile(
         target=job.target,
         audit=record,
@@ -82,50 +112,23 @@ def mask_files(job: Job) -> MaskedFile:
     )
 
 
-def _mask_in_memory(job: Job, method: Method, files: ParquetFiles, schema: Schema) -> MaskedFile:
-    """Mask the file as a whole: output and record, both complete or neither."""
-    with open_output(job, files, whole=False) as (part, _, records), blame_changed_source(files):
-        masked, findings = mask_whole(job, method, files, schema)
-        written = part / "part-00000.parquet" if part.is_dir() else part
-        write(masked, written, force=True)
-        digests: dict[str, Any] = {"digest": digest_of(part), "source_digest": digest_of(job.source)}
-        record = note(masked, part, audit=job.audit, reading=_noted(job), records=records, **digests)
-        if job.announce is not None:
-            steps = tuple(steps_of(read_audit_json(record)["audit"]))
-            names = masked.audit.changed_attributes
-            columns = iter_changed(files, open_parquet(part, is_own=True), names)
-            kept = {"source_digest": digests["source_digest"], "masked_digest": digests["digest"]}
-            job.announce(Announcement(columns=columns, steps=steps, **kept))
-        files.check_unchanged()
-    totals = {name: getattr(masked.audit, name) for name in REPORTED}
-    return MaskedFile(
-        target=job.target,
-        audit=record,
-        engine=job.engine,
-        method=job.spec.method,
-        spec=job.spec.as_dict(),
-        findings=findings,
-        **{**totals, "facts": dict(masked.audit.facts)},
-    )
-
-
 def mask_whole(job: Job, method: Method, files: ParquetFiles, schema: Schema) -> tuple[Masked, tuple[Finding, ...]]:
     """Load the file, mask it, and verify every promise."""
     data = read(files.table(schema.names), schema=schema)
     masked = method.apply(data, job.spec, key=job.key, replicate=job.replicate)
     findings = verify(method.invariants(data, job.spec), before=data, after=masked.data, audit=masked.audit)
-    if broken := [finding for finding in findings if not finding.ok]:
-        raise UnsafeRelease(
-            "a promise does not hold; nothing was written: " + "; ".join(each.problem for each in broken),
-            code="promise-broken",
-            hint="please report it: this is a fault of the program",
-            findings=[finding.as_dict() for finding in broken],
-        )
+    _refuse_broken(findings, "a promise does not hold", "the program")
     return masked, findings
 
 
-def _noted(job: Job) -> dict[str, Any]:
-    return {name: value for name, value in job.reading.items() if name in ("missing", "name") and value}
+def _refuse_broken(findings: tuple[Finding, ...], what: str, cause: str) -> None:
+    if broken := [finding for finding in findings if not finding.ok]:
+        raise UnsafeRelease(
+            f"{what}; nothing was written: " + "; ".join(dict.fromkeys(finding.problem for finding in broken)),
+            code="promise-broken",
+            hint=f"please report it: this is a fault of {cause}",
+            findings=[finding.as_dict() for finding in broken],
+        )
 
 
 def _announce(job: Job, output: Output, part: Path, identity: str, totals: Mapping[str, Any]) -> None:
@@ -211,15 +214,7 @@ def _verify(output: Output, part: Path, promises: tuple[Invariant, ...]) -> tupl
         else "",
     )
     findings = (copied, *output.findings(part, promises)) if copied.ok else (copied,)
-    broken = [finding for finding in findings if not finding.ok]
-    if broken:
-        raise UnsafeRelease(
-            "the masked file breaks a promise; nothing was written: "
-            + "; ".join(dict.fromkeys(finding.problem for finding in broken)),
-            code="promise-broken",
-            hint="please report it: this is a fault of the program, of the disk, or of the cluster",
-            findings=[finding.as_dict() for finding in broken],
-        )
+    _refuse_broken(findings, "the masked file breaks a promise", "the program, of the disk, or of the cluster")
     return findings
 
 

@@ -335,7 +335,7 @@ class Account:
         found: list[Finding] = []
         for name, stage, promises in zip(self._names, self.masked.stages, self._promises, strict=True):
             for finding in verify(promises, before=stage.original, after=stage.data, audit=stage.audit):
-                found.append(finding if len(self._names) == 1 else _of_step(finding, name))
+                found.append(finding if len(self._names) == 1 else _name_step(finding, name))
         if len(self._names) > 1:
             method = registry.method(self.masked.spec.method)
             own = method.invariants(self.masked.original, self.masked.spec)
@@ -357,7 +357,7 @@ class Account:
     def statements(self) -> tuple[Invariant, ...]:
         """The claims about the result relative to the original; ``for_users_of`` restricts it to a release."""
         if len(self._names) == 1:
-            own_step = (self._of_blanks(promise) for promise in self._promises[0])
+            own_step = (self._restrict_to_blanked(promise) for promise in self._promises[0])
             return tuple(promise for promise in own_step if promise is not None)
         untouched = self._columns_of(lambda steps: not steps)
         told: list[Invariant] = [UntouchedColumns(untouched)] if untouched else []
@@ -366,12 +366,12 @@ class Account:
             for promise in promises:
                 if not isinstance(promise, UntouchedColumns) and not promise.is_about_result:
                     restricted = promise.for_users_of(own)
-                    left = None if restricted is None else self._of_blanks(restricted)
+                    left = None if restricted is None else self._restrict_to_blanked(restricted)
                     told += [left] if left is not None and not _is_trivial(left, untouched) else []
         told += [promise for _, promise, problem in self._about_result if not problem]
         return tuple({promise.sentence: promise for promise in (*told, *self._composed)}.values())
 
-    def _of_blanks(self, promise: Invariant) -> Invariant | None:
+    def _restrict_to_blanked(self, promise: Invariant) -> Invariant | None:
         """Restrict what is said of blanks to columns that have some: others might have had, and are as they were."""
         if not isinstance(promise, OnlyBlanks):
             return promise
@@ -436,7 +436,7 @@ class Account:
 
 
 def _effect_of(method: str) -> type[Effect]:
-    """Return what a method does to the columns that it changed, where its parameters are not known any more."""
+    """Return what a method does to the columns that it changed, if its parameters are no longer known."""
     known: dict[str, type[Effect]] = {"recode": Coarsened, "suppress": Blanked, "pram": Redrawn}
     if method in known:
         return known[method]
@@ -449,7 +449,7 @@ def _is_trivial(promise: Invariant, untouched: Sequence[str]) -> bool:
     return bool(names) and set(names) <= set(untouched)
 
 
-def _of_step(finding: Finding, name: str) -> Finding:
+def _name_step(finding: Finding, name: str) -> Finding:
     return Finding(
         invariant=finding.invariant,
         sentence=f"{name}: {finding.sentence}",

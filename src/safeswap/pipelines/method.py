@@ -1,4 +1,4 @@
-"""Run a pipeline: each step masks what the one before it made, under a key of its own."""
+"""Run a pipeline: each step masks what the one before it made, under its own key."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class PipelineMethod:
     def plan(self, data: Microdata, spec: Pipeline) -> PipelinePlan:
         """Plan each step on the file as the recodes before it leave it."""
         plans, records, schema = [], len(data), data.schema
-        for number, step, method in _numbered(spec):
+        for number, step, method in _number_steps(spec):
             check_step(data.schema, spec, number)
             try:
                 plans.append((step.name, method.plan(data, step.spec)))
@@ -89,7 +89,7 @@ class PipelineMethod:
 
     def effects(self, schema: Schema, spec: Pipeline) -> tuple[Effect, ...]:
         """Return the effects of all steps, in order, as far as they follow from the description before any of them."""
-        found = [declared_effects(method, schema, step.spec) for _, step, method in _numbered(spec)]
+        found = [declared_effects(method, schema, step.spec) for _, step, method in _number_steps(spec)]
         # A plug-in that does not say what it changes may have changed everything.
         return tuple(effect for each in found for effect in ((Replaced(schema.names),) if each is None else each))
 
@@ -106,7 +106,7 @@ def run(data: Microdata, spec: Pipeline, *, key: Key, replicate: int = 0, known:
     ``known`` is an earlier result for the same data, key and replicate.
     """
     stages = _shared_stages(data, spec, known, key=key, replicate=replicate)
-    for number, step, method in list(_numbered(spec))[len(stages) :]:
+    for number, step, method in list(_number_steps(spec))[len(stages) :]:
         before = stages[-1].data if stages else data
         check_step(before.schema, spec, number)
         try:
@@ -189,7 +189,7 @@ def _shared_stages(data: Microdata, spec: Pipeline, known: Masked | None, *, key
     return list(known.parts[: spec.common(known.spec)])
 
 
-def _numbered(spec: Pipeline) -> Iterator[tuple[int, Step, Method]]:
+def _number_steps(spec: Pipeline) -> Iterator[tuple[int, Step, Method]]:
     for number, step in enumerate(spec.steps, start=1):
         yield number, step, registry.method(step.spec.method)
 
@@ -246,7 +246,7 @@ def explain_misfit(error: SafeswapError, schema: Schema, spec: Pipeline, number:
     column = error.fields.get("attribute", error.fields.get("column"))
     found = [
         (place, other.name, _VERBS.get(type(effect), "changed"))
-        for place, other, method in _numbered(spec[: number - 1])
+        for place, other, method in _number_steps(spec[: number - 1])
         for effect in declared_effects(method, schema, other.spec) or ()
         if effect.reaches((column,))
     ]

@@ -181,12 +181,12 @@ class Pipeline(MaskSpec):
 
     def __add__(self, other: Any) -> Pipeline:
         """Return the pipeline with more steps; those whose name is taken get another one if they stated none."""
-        return self._extended(len(self), other)
+        return self._insert_steps(len(self), other)
 
     @check_types
     def insert(self, which: int | str, step: AnyStep) -> Pipeline:
         """Return the pipeline with a step before that one."""
-        return self._extended(len(self) if which == len(self) else self.find(which), step)
+        return self._insert_steps(len(self) if which == len(self) else self.find(which), step)
 
     @check_types
     def remove(self, which: int | str) -> Pipeline:
@@ -218,7 +218,7 @@ class Pipeline(MaskSpec):
     def put(self, which: int | str, step: AnyStep) -> Pipeline:
         """Return the pipeline with another step in that place."""
         at = self.find(which)
-        return self.remove(at)._extended(at, step)
+        return self.remove(at)._insert_steps(at, step)
 
     def undo(self) -> Pipeline:
         """Return the pipeline without its last step; an empty one stays empty."""
@@ -246,7 +246,7 @@ class Pipeline(MaskSpec):
             return at
         raise self._no_such_step(which)
 
-    def _extended(self, at: int, given: Any) -> Pipeline:
+    def _insert_steps(self, at: int, given: Any) -> Pipeline:
         """Return the pipeline with the given steps inserted at a place."""
         listed = given.steps if isinstance(given, Pipeline | Recipe) else given
         added = list(self.steps)

@@ -62,11 +62,11 @@ def read_grc(path: str | os.PathLike[str], attribute: str, *, otherwise: Otherwi
             elif name == "CODELIST":
                 labels = _read_labels(file, _unquote(rest))
             else:
-                raise _bad(file, "there is no such keyword in a recode file", number)
+                raise _bad_file(file, "there is no such keyword in a recode file", number)
             continue
         spans += _parse_spans(file, line, number, spans)
     if not spans:
-        raise _bad(file, "the file recodes nothing")
+        raise _bad_file(file, "the file recodes nothing")
     return GlobalRecode(
         attribute=attribute,
         spans=tuple(spans),
@@ -92,9 +92,9 @@ def read_codelist(path: str | os.PathLike[str]) -> dict[str, str]:
         code, comma, meaning = line.partition(",")
         code = _unquote(code.strip())
         if not comma or not code:
-            raise _bad(file, f"line {number} is not a code, a comma and its meaning", number)
+            raise _bad_file(file, f"line {number} is not a code, a comma and its meaning", number)
         if code in found:
-            raise _bad(file, f"line {number} lists a code for the second time", number)
+            raise _bad_file(file, f"line {number} lists a code for the second time", number)
         found[code] = _unquote(meaning.strip())
     return found
 
@@ -131,9 +131,9 @@ def _parse_indented(file: Path) -> dict[str, str]:
         while above and above[-1][0] >= depth:
             above.pop()
         if depth and not above:
-            raise _bad(file, f"line {number} is indented below nothing", number)
+            raise _bad_file(file, f"line {number} is indented below nothing", number)
         if above and parents.setdefault(code, above[-1][1]) != above[-1][1]:
-            raise _bad(file, f"line {number} puts a code below a second one", number)
+            raise _bad_file(file, f"line {number} puts a code below a second one", number)
         above.append((depth, code))
     return parents
 
@@ -141,12 +141,12 @@ def _parse_indented(file: Path) -> dict[str, str]:
 def _parse_spans(file: Path, line: str, number: int, known: list[Span]) -> Iterator[Span]:
     to, colon, rest = line.partition(":")
     if not colon or not to.strip() or not rest.strip():
-        raise _bad(file, f"line {number} is not a new code, a colon and the codes that become it", number)
+        raise _bad_file(file, f"line {number} is not a new code, a colon and the codes that become it", number)
     found = list(known)
     for part in _PARTS.findall(rest):
         span = _parse_span(file, _unquote(to.strip()), part, number)
         if any(span.meets(other) for other in found):
-            raise _bad(file, f"line {number} recodes a code that is recoded already", number)
+            raise _bad_file(file, f"line {number} recodes a code that is recoded already", number)
         found.append(span)
         yield span
 
@@ -166,11 +166,11 @@ def _parse_span(file: Path, to: str, text: str, number: int) -> Span:
         case [str(low), None, str(high)]:
             pass
         case _:
-            raise _bad(file, f"line {number} is not a list of codes and of spans such as 1-3, -3 and 3-", number)
+            raise _bad_file(file, f"line {number} is not a list of codes and of spans such as 1-3, -3 and 3-", number)
     try:
         return Span(to=to, low=low, high=high)
     except ValueError:
-        raise _bad(file, f"line {number} has a span that ends before it begins", number) from None
+        raise _bad_file(file, f"line {number} has a span that ends before it begins", number) from None
 
 
 def _read_labels(file: Path, name: str) -> dict[str, str]:
@@ -187,7 +187,7 @@ def _lines(file: Path, *, strip: bool = True) -> Iterator[tuple[int, str]]:
     """Yield the non-empty lines with their numbers."""
     try:
         if file.stat().st_size > _LARGEST:
-            raise _bad(file, "the file is too large for a list of codes")
+            raise _bad_file(file, "the file is too large for a list of codes")
         content = file.read_bytes()
     except OSError as error:
         raise unreadable_error(file, error) from None
@@ -200,7 +200,7 @@ def _lines(file: Path, *, strip: bool = True) -> Iterator[tuple[int, str]]:
             yield number, line.strip() if strip else line.rstrip()
 
 
-def _bad(file: Path, what: str, line: int | None = None) -> InputError:
+def _bad_file(file: Path, what: str, line: int | None = None) -> InputError:
     fields: dict[str, Any] = {} if line is None else {"line": line}
     place = "" if line is None or f"line {line}" in what else f", line {line}"
     hint = "a recode file has lines such as 1: 1-3, 7 and <MISSING> 9; a code list 1, meaning; a tree @code"

@@ -2,7 +2,7 @@
 
 ``[data]``, ``[schema]``, ``[[scenario]]``, ``[[step]]``, ``[study]`` and ``[release]`` are the formats of the separate
 files under a heading, and a section may also name such a file: ``schema = "survey.schema.toml"``. A comment that begins
-with ``# ?`` marks a guess that nobody has confirmed yet; whoever confirms it takes the mark out. An error names the
+with ``# ?`` marks a guess that is not confirmed yet; to confirm it, remove the mark. An error names the
 line and the section, and never quotes a value.
 """
 
@@ -27,11 +27,20 @@ from safeswap.model.study import StudySpec
 from safeswap.pipelines.spec import Pipeline, Step
 from safeswap.projects.project_text import SECTION_OF, keep_comments, list_entries, list_sections, write_sections
 from safeswap.projects.settings import DataSource, ReleaseSettings
-from safeswap.projects.toml import load_toml, parse_toml, read_pipeline, read_step, read_study_spec
+from safeswap.projects.toml import (
+    FileError,
+    load_toml,
+    name_place,
+    parse_toml,
+    read_pipeline,
+    read_step,
+    read_study_spec,
+)
 
 _LARGEST = 64 * 2**20
 _FILE = "project.toml"
 _UNNAMED = "data"
+_bad_project = FileError("bad-project-file", "`safeswap init FILE` writes a project file to start from")
 _SECTIONS = ("format", "title", "data", "schema", "scenario", "step", "study", "release")
 
 
@@ -331,7 +340,7 @@ class _Reader:
             raise self._error("title is not text", "", 0, "title")
         with _Located(self, "release"):
             project = Project(**made)
-        return replace(project, guesses=self._guesses(project))
+        return replace(project, guesses=self._list_guesses(project))
 
     def _section(self, content: dict[str, Any], name: str, kind: Any) -> Any:
         values = content.get(name, {})
@@ -345,7 +354,7 @@ class _Reader:
         if values is None:
             return None
         if isinstance(values, str):
-            return read_schema(self._beside(values))
+            return read_schema(self._find_file(values))
         if not isinstance(values, dict) or not isinstance(values.get("attributes"), list):
             raise self._error("the schema has no list of attributes", "schema", 0)
         self._refuse_unknown(values, (*Schema.model_fields, "format"), "schema", 0)
@@ -376,7 +385,7 @@ class _Reader:
         self, listed: Any, scenarios: Mapping[str, Scenario]
     ) -> tuple[Pipeline, tuple[tuple[int, Step], ...]]:
         if isinstance(listed, str):
-            return read_pipeline(self._beside(listed)), ()
+            return read_pipeline(self._find_file(listed)), ()
         steps: Any = []
         for number, values in enumerate(self._blocks(listed, "step")):
             with _Located(self, "step", number):
@@ -392,7 +401,7 @@ class _Reader:
         if values is None:
             return None
         if isinstance(values, str):
-            return read_study_spec(self._beside(values))
+            return read_study_spec(self._find_file(values))
         if not isinstance(values, dict):
             raise self._error("[study] is not a section", "study", 0)
         self._refuse_unknown(values, StudySpec.model_fields, "study", 0)
@@ -415,11 +424,11 @@ class _Reader:
         if self.folder is None:
             for name in ("grc", "file"):
                 if isinstance(values.get(name), str):
-                    self._beside(values[name])
+                    self._find_file(values[name])
             return values
         return read_step(values, self.folder)
 
-    def _beside(self, name: str) -> Path:
+    def _find_file(self, name: str) -> Path:
         if self.folder is None:
             raise SpecError(
                 f"the project names another file, {name!r}, which was not included",
@@ -428,7 +437,7 @@ class _Reader:
             )
         return self.folder / name
 
-    def _guesses(self, project: Project) -> dict[str, str]:
+    def _list_guesses(self, project: Project) -> dict[str, str]:
         steps = [step.name for step, _ in project.listed]
         named = {"scenario": [each.name for each in project.scenarios], "step": steps}
         found = {}
@@ -470,7 +479,7 @@ class _Reader:
         line = self.line_of(section, number, setting)
         if not self.has_text:
             return type(error)(error.message, code=error.code, hint=error.hint, **{**error.fields, "section": section})
-        where = _at(self.file, line) + (f", [{section}]" if section else "")
+        where = name_place(self.file, line) + (f", [{section}]" if section else "")
         fields = {**error.fields, "file": str(self.file), "section": section}
         fields |= {} if line is None else {"line": line}
         return type(error)(f"{where}: {error.message}", code=error.code, hint=error.hint, **fields)
@@ -487,21 +496,6 @@ class _Located:
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if isinstance(error, SafeswapError) and "file" not in error.fields:
             raise self.reader._locate(error, *self.place) from None
-
-
-def _bad_project(file: Path, what: str, *, hint: str = "", **where: Any) -> InputError:
-    line = where.get("line") if "column" not in where else None  # the message of the parser names the line itself
-    return InputError(
-        f"{_at(file, line)}: {what}",
-        code="bad-project-file",
-        hint=hint or "`safeswap init FILE` writes a project file to start from",
-        file=str(file),
-        **{name: value for name, value in where.items() if value},
-    )
-
-
-def _at(file: Path, line: int | None) -> str:
-    return f"{file.name!r}" if line is None else f"{file.name!r}, line {line}"
 
 
 def _closest(name: str, known: Iterable[str]) -> str:

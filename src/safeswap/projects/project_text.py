@@ -133,7 +133,7 @@ def write_sections(project: Project) -> Iterator[str]:
 
 
 def list_sections(project: Project) -> dict[str, Any]:
-    """Return what a project says of scenarios, steps, study and release, as its file says it: without what follows."""
+    """Return the scenarios, steps, study and release of a project as its file states them, without defaults."""
     return {
         "scenario": [drop_empty(scenario.as_dict()) for scenario in project.scenarios],
         "step": [_short_step(step, project) | ({} if is_on else {"off": True}) for step, is_on in project.listed],

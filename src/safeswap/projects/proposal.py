@@ -43,7 +43,7 @@ _DESIGN = {
 
 
 def looks_like_identifier(data: Microdata, name: str) -> bool:
-    """Return whether nearly every record has a value of its own, so that each can be found by it.
+    """Return whether the values of nearly all records differ, so that each can be found by its own.
 
     >>> import pyarrow as pa
     >>> table = pa.table({"code": [str(n) for n in range(50)], "sex": ["f", "m"] * 25})
@@ -195,7 +195,7 @@ def _possible_keys(data: Microdata) -> tuple[str, ...]:
 
 def _tell_ranks(ranked: KeySuggestions) -> str:
     told = ", ".join(f"{each.name} +{each.added:.1%}" for each in ranked)
-    return f"ranked by the records each adds to those that are unique: {told}; remove what nobody outside can know"
+    return f"ranked by the records each adds to those that are unique: {told}; remove what no outsider can know"
 
 
 def _recodes(data: Microdata, keys: tuple[str, ...]) -> Iterator[dict[str, Any]]:

@@ -72,7 +72,7 @@ class DataSource(Stated):
         return digest_of_both(existing_file(persons), homes and existing_file(homes))
 
     def layout_of(self, households: Path) -> dict[str, Any]:
-        """Return the options with which the file of households is read: those that its format has."""
+        """Return the options for reading the file of households: those that its format takes."""
         known = {*format_of(existing_file(households)).options, "missing"}
         return {name: value for name, value in self.reading(None).items() if name in known}
 

@@ -81,7 +81,7 @@ class StageStore:
             part.write_bytes(nonce + AESGCM(self._seal).encrypt(nonce, content, name.encode()))
 
     def prune(self) -> None:
-        """Remove what nobody has asked for since the store was opened: confidential work that is out of date."""
+        """Remove what was not used since the store was opened: confidential work that is out of date."""
         for path in self.folder.glob(f"*{_SUFFIX}"):
             if path.name not in self._used:
                 path.unlink(missing_ok=True)

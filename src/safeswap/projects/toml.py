@@ -9,6 +9,7 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,6 +66,33 @@ def parse_toml(text: str, file: Path, *, bad: Callable[..., InputError]) -> dict
     except RecursionError:
         raise bad(file, "the file is nested too deeply") from None
 
+
+def name_place(file: Path, line: int | None) -> str:
+    """Return a file with a line of it, for an error."""
+    return f"{file.name!r}" if line is None else f"{file.name!r}, line {line}"
+
+
+@dataclass(frozen=True)
+class FileError:
+    """Makes the error about a file of one kind; the hint says how to write such a file."""
+
+    code: str
+    hint: str
+
+    def __call__(self, file: Path, what: str, *, hint: str = "", **where: Any) -> InputError:
+        """Return the error; ``where`` has the line, the column or the section, as far as they are known."""
+        line = None if where.get("column") else where.get("line")  # the parser's message names the line itself
+        known = {name: value for name, value in where.items() if value}
+        message = f"{name_place(file, line)}: {what}"
+        return InputError(message, code=self.code, hint=hint or self.hint, file=str(file), **known)
+
+
+_bad_recipe = FileError("bad-recipe-file", "write it as `safeswap recode --write-recipe FILE` does")
+_bad_pipeline = FileError(
+    "bad-pipeline-file", 'write [[steps]] with method = "swap" and its parameters, one block for each step'
+)
+_bad_study = FileError("bad-study-file", "write it as `safeswap study --write-study FILE` does")
+_bad_scenario = FileError("bad-scenario-file", 'write [[scenario]], name = "prosecutor" and keys = ["age", "sex"]')
 
 RECIPE_FORMAT = "safeswap-recipe-1"
 PIPELINE_FORMAT = "safeswap-pipeline-1"
@@ -196,11 +224,6 @@ def read_step(values: dict[str, Any], folder: Path) -> Any:
     return values
 
 
-def _bad_pipeline(file: Path, what: str, **fields: Any) -> InputError:
-    hint = 'write [[steps]] with method = "swap" and its parameters, one block for each step'
-    return InputError(f"{file.name!r}: {what}", code="bad-pipeline-file", hint=hint, file=str(file), **fields)
-
-
 def _make_step(values: dict[str, Any], folder: Path) -> RecipeStep:
     if "method" in values:
         return registry.make_spec(values)
@@ -219,18 +242,13 @@ def _sibling(folder: Path, name: str) -> Path:
     return folder / Path(name).name
 
 
-def _bad_recipe(file: Path, what: str, **fields: Any) -> InputError:
-    hint = "write it as `safeswap recode --write-recipe FILE` does"
-    return InputError(f"{file.name!r}: {what}", code="bad-recipe-file", hint=hint, file=str(file), **fields)
-
-
 STUDY_FORMAT = "safeswap-study-spec-1"
 _LARGEST_STUDY = 2**20
 
 _STUDY_HEADER = """\
 # A risk-utility study. Every choice of up to `up_to` attributes × rates × constraint sets × replicates is a candidate.
 # rates: shares of records that take part in a swap. attributes, keys: left out, all categorical ones.
-# [[constraints]]: fixed = must be equal within a pair, differ = must differ; each block is a collection of its own.
+# [[constraints]]: fixed = must be equal within a pair, differ = must differ; each block is a separate set.
 # [[others]]: further candidates, each a specification of any method. objective: how one candidate is chosen,
 # "linear:a=2" (smallest risk + 2 × distortion), "cap_risk:0.01" or "cap_distortion:0.05".
 
@@ -307,16 +325,6 @@ def drop_empty(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: drop_empty(item) for key, item in value.items() if item is not None and item != []}
     return [drop_empty(item) for item in value] if isinstance(value, list) else value
-
-
-def _bad_study(file: Path, what: str, *, hint: str = "", **fields: Any) -> InputError:
-    return InputError(
-        f"{file.name!r}: {what}",
-        code="bad-study-file",
-        hint=hint or "write it as `safeswap study --write-study FILE` does",
-        file=str(file),
-        **fields,
-    )
 
 
 _SCENARIO_HEADER = """\
@@ -410,7 +418,9 @@ def _make_scenario(file: Path, values: dict[str, Any], line: int | None) -> Scen
         return Scenario(**values)
     except SpecError as error:
         fields = {**error.fields, **({} if line is None else {"line": line}), "file": str(file)}
-        raise SpecError(f"{_at(file, line)}: {error.message}", code=error.code, hint=error.hint, **fields) from None
+        raise SpecError(
+            f"{name_place(file, line)}: {error.message}", code=error.code, hint=error.hint, **fields
+        ) from None
 
 
 def _section_lines(file: Path, number: int) -> list[int | None]:
@@ -418,20 +428,3 @@ def _section_lines(file: Path, number: int) -> list[int | None]:
     text = file.read_text(encoding="utf-8-sig")
     lines = [text.count("\n", 0, found.start()) + 1 for found in _SCENARIO_START.finditer(text)]
     return [*lines] if len(lines) == number else [None] * number
-
-
-def _at(file: Path, line: int | None) -> str:
-    return f"{file.name!r}" if line is None else f"{file.name!r}, line {line}"
-
-
-def _bad_scenario(
-    file: Path, what: str, *, hint: str = "", line: int | None = None, column: int | None = None
-) -> InputError:
-    where = {name: value for name, value in {"line": line, "column": column}.items() if value is not None}
-    return InputError(
-        f"{_at(file, None if column else line)}: {what}",
-        code="bad-scenario-file",
-        hint=hint or 'write [[scenario]], name = "prosecutor" and keys = ["age", "sex"]',
-        file=str(file),
-        **where,
-    )

@@ -14,8 +14,9 @@ from typing import Any
 
 from safeswap.files.atomic import atomic_directory
 from safeswap.files.labelled import list_losses
-from safeswap.files.manifest import MANIFEST, Manifest, allowed_files, sum_file
+from safeswap.files.sources import sum_file
 from safeswap.model.release import Release
+from safeswap.releases.manifest import MANIFEST, Manifest, allowed_files
 from safeswap.releases.public_data import check_format, write_data
 from safeswap.releases.scan import scan_bundle
 from safeswap.releases.scan_data import Remark, name_remarks, refuse_if_any, warning

@@ -21,7 +21,7 @@ from safeswap.model.score import Comparison
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Written:
-    """What is about to leave: the released columns, the rows in their released order, and the files as written."""
+    """A release about to be made: its columns, the rows in their released order, and the files as written."""
 
     masked: Masked
     names: Names
@@ -31,7 +31,7 @@ class Written:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Gate:
-    """What an agency accepts, the scenario under which it looks, and what else it has to judge by.
+    """The policy of an agency, the scenario under which it attacks, and further files for the judgement.
 
     ``control`` has records that were held out before masking, ``earlier`` what was released of the same records before.
     """

@@ -113,7 +113,7 @@ def compare_releases(masked: Masked, likeness: Likeness, earlier: Entry, *, secr
 
 
 def replay_known(original: Microdata, entries: Iterable[Entry], *, secret: bytes) -> tuple[Microdata, ...]:
-    """Return what was released before of these records, row by row, where the ledger's records allow it.
+    """Return earlier releases of these records, row by row, where the audit records of the ledger allow it.
 
     An earlier release is repeated on the original from its audit record. Columns whose values it replaced are left out:
     the values after a replacement are not kept.
@@ -360,7 +360,7 @@ def _explain(path: Path) -> Iterator[None]:
             file=str(path),
         ) from None
     except sqlite3.DatabaseError:
-        raise _damaged(path) from None
+        raise _damaged_error(path) from None
     except PermissionError as error:
         if error.filename != str(path) and error.filename != path:
             raise
@@ -372,7 +372,7 @@ def _explain(path: Path) -> Iterator[None]:
         ) from None
 
 
-def _damaged(path: Path | None = None) -> InputError:
+def _damaged_error(path: Path | None = None) -> InputError:
     return InputError(
         "the ledger does not open: it was changed, or belongs to another key",
         code="ledger-damaged",
@@ -395,4 +395,4 @@ def _unseal(sealed: bytes, key: bytes, *, context: bytes = _CONTEXT) -> bytes:
     try:
         return AESGCM(key).decrypt(sealed[:_NONCE], sealed[_NONCE:], context)
     except (InvalidTag, ValueError):
-        raise _damaged() from None
+        raise _damaged_error() from None

@@ -63,7 +63,7 @@ class Linkage:
         splits = list(self._splits())
         known = {(remark.code, remark.column) for remark in splits}
         households = [remark for remark in self._households() if (remark.code, remark.column) not in known]
-        found = [*splits, *households, *self._undescribed(), *self._joinable()]
+        found = [*splits, *households, *self._find_undescribed(), *self._joinable()]
         return sorted(found, key=lambda remark: not remark.refuses)
 
     @property
@@ -74,10 +74,10 @@ class Linkage:
     def _kind(self, name: str) -> Kind:
         return self.masked.original.schema[name].kind
 
-    def _before(self, name: str) -> Coded:
+    def _coded_before(self, name: str) -> Coded:
         return self.masked.original.coded(name)
 
-    def _after(self, name: str) -> Coded:
+    def _coded_after(self, name: str) -> Coded:
         return (self.masked.data if name in self.changed else self.masked.original).coded(name)
 
     @cached_property
@@ -108,7 +108,7 @@ class Linkage:
         grouping = [name for name, number in self._distinct.items() if 2 <= number <= _GROUPED * self._records]
         for value in self._values:
             for group in grouping:
-                if group != value and self._is_exposed(group, value) and self._followed(group, value):
+                if group != value and self._is_exposed(group, value) and self._is_followed(group, value):
                     split = self._count_split(group, value)
                     if split:
                         yield self._split_remark(group, value, split)
@@ -154,20 +154,22 @@ class Linkage:
             return value in self.changed
         return bool((self.changed[value] & ~self.changed[group]).any())
 
-    def _followed(self, group: str, value: str) -> bool:
+    def _is_followed(self, group: str, value: str) -> bool:
         kappa = CONSTANT if self._is_small(group) or self._are_areas(group, value) else _FOLLOWS
         return self._may_follow(group, value, kappa) and is_determined(
-            self._before(group), self._before(value), kappa=kappa
+            self._coded_before(group), self._coded_before(value), kappa=kappa
         )
 
     def _count_split(self, group: str, value: str) -> int:
         """Count groups that agreed before and do not now; 0 if they are too few of those with changed records."""
-        before, after = self._before(group), self._after(group)
-        split = split_groups(after, self._after(value))
+        before, after = self._coded_before(group), self._coded_after(group)
+        split = split_groups(after, self._coded_after(value))
         if group in self.changed:
-            number = int(np.count_nonzero(split)) - int(np.count_nonzero(split_groups(before, self._before(value))))
+            number = int(np.count_nonzero(split)) - int(
+                np.count_nonzero(split_groups(before, self._coded_before(value)))
+            )
         else:
-            number = int(np.count_nonzero(split & ~split_groups(before, self._before(value))))
+            number = int(np.count_nonzero(split & ~split_groups(before, self._coded_before(value))))
         # A group inferred from structure may contain two households that are alike by chance.
         stated = self._kind(group) is Kind.HOUSEHOLD or self._are_areas(group, value)
         return number if stated or number > _BY_CHANCE * self._count_changed(after, group, value) else 0
@@ -201,7 +203,7 @@ class Linkage:
     def _are_areas(self, *names: str) -> bool:
         return all(self._kind(name) is Kind.GEOGRAPHY for name in names)
 
-    def _undescribed(self) -> Iterator[Remark]:
+    def _find_undescribed(self) -> Iterator[Remark]:
         """Find columns that seem to number persons or households, but whose inferred kind would release the numbers."""
         for name in self._mostly_unchanged():
             attribute = self.masked.original.schema[name]
@@ -220,7 +222,7 @@ class Linkage:
             if _is_text(column.type) and self._kind(name) is not Kind.NUMERIC:
                 return "is text that is different in nearly every record"
             return "looks like the number of a person" if numbers_persons(column, distinct=distinct) else ""
-        others = {other: self._before(other) for other in self._values if self._is_partner(other, name)}
+        others = {other: self._coded_before(other) for other in self._values if self._is_partner(other, name)}
         if others and numbers_households(self.masked.original.coded(name), others):
             return "looks like the number of a household"
         return ""

@@ -14,10 +14,11 @@ import pyarrow.compute as pc
 from safeswap.errors import InputError, SpecError, UnsafeRelease
 from safeswap.files.columns import refuse_nul
 from safeswap.files.labelled import Labelled, read_labelled
-from safeswap.files.manifest import DATA_FORMATS, damaged_error
 from safeswap.files.sources import Format, Limits
+from safeswap.model.columns import is_bytes
 from safeswap.model.release import Release
 from safeswap.model.schema import Kind
+from safeswap.releases.manifest import DATA_FORMATS, damaged_error
 
 _STATA_TIME = b"<timestamp>\x11"
 _NO_STATA_TIME = b"01 Jan 1960 00:00"
@@ -61,7 +62,7 @@ def to_storable(table: pa.Table, data_format: str) -> pa.Table:
     {'t': [datetime.time(12, 30)], 'n': [1], 'b': ['true']}
     """
     for position, each in enumerate(table.schema):
-        if _is_bytes(each.type):
+        if is_bytes(each.type):
             raise UnsafeRelease(
                 f"column {each.name!r} holds bytes, which cannot be scanned before a release",
                 code="binary-column",
@@ -98,10 +99,6 @@ def as_stored(release: Release, data_format: str) -> pa.Table:
     if data_format in ("dta", "sav"):
         return as_labelled(release.table, data_format)
     return to_storable(release.table, data_format)
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind))
 
 
 def _exact_type(kind: pa.DataType, data_format: str) -> pa.DataType:

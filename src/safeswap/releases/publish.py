@@ -21,7 +21,7 @@ from safeswap.arrays.types import Integers
 from safeswap.attacks.run import Judged
 from safeswap.errors import InputError, OutputError, SpecError, UnsafeRelease
 from safeswap.files.atomic import PRIVATE_DIRECTORY, atomic_directory
-from safeswap.files.manifest import MANIFEST, sum_file
+from safeswap.files.sources import sum_file
 from safeswap.model.invariant import Finding
 from safeswap.model.key import Key
 from safeswap.model.ledger import NOT_SEEN, Book, Entry, Ledger, Likeness, compare, make_entry
@@ -45,6 +45,7 @@ from safeswap.releases.bundle import Bundle, fill_bundle, public_directory
 from safeswap.releases.gate import Gate, Written
 from safeswap.releases.ledger import Differencing, compare_releases, configured_ledger, replay_known
 from safeswap.releases.linkage import Linkage
+from safeswap.releases.manifest import MANIFEST
 from safeswap.releases.public_data import check_format
 from safeswap.releases.register import enter_table, registers_of
 from safeswap.releases.scan_data import Remark, name_remarks, refuse_if_any, warning
@@ -189,7 +190,7 @@ def check_and_write(
         checks = (*_check_masked(linkage, terms), *refuse_if_any(linkage.remarks()))
         masked.data.share_codes(masked.original, [name for name in names if name not in linkage.changed])
         facts = _public_facts(linkage, account, terms)
-        context = (masked.audit.data_name, masked.audit.method, _canonical(masked), masked.audit.replicate)
+        context = (masked.audit.data_name, masked.audit.method, _serialise_spec(masked), masked.audit.replicate)
         release, rows = prepare_release(
             masked.data,
             key=key,
@@ -297,10 +298,10 @@ def _unpublished_label(masked: Masked, terms: Terms) -> Iterator[Remark]:
 
 def _published_rate(terms: Terms) -> Iterator[Remark]:
     if terms.publish_rate:
-        message = "the report states the share of records that took part; whoever releases it consents to that"
+        message = "the report states the share of records that took part; releasing it is consent to that"
         yield warning("rate-published", message)
     if terms.publish_errors:
-        message = "the report states by how much masking enlarges standard errors; whoever releases it consents to that"
+        message = "the report states by how much masking enlarges standard errors; releasing it is consent to that"
         yield warning("errors-published", message)
 
 
@@ -339,14 +340,14 @@ def _confidential_root(root: Path, *, public: Path) -> Iterator[None]:
         yield
     except BaseException:
         for path in root.iterdir():
-            if path.name not in before and path.name.startswith(_RECORD) and not _belongs(path, public):
+            if path.name not in before and path.name.startswith(_RECORD) and not _is_of_bundle(path, public):
                 shutil.rmtree(path, ignore_errors=True)
         if made and not any(root.iterdir()):
             root.rmdir()
         raise
 
 
-def _belongs(record: Path, public: Path) -> bool:
+def _is_of_bundle(record: Path, public: Path) -> bool:
     """Return whether a record belongs to the bundle that is in the public directory now."""
     manifest = public / MANIFEST
     return manifest.is_file() and record.name == _record_name(sum_file(manifest)[1])
@@ -476,7 +477,7 @@ def _share_taking_part(masked: Masked) -> float:
     return round(took_part / len(masked.data), 6)
 
 
-def _canonical(masked: Masked) -> str:
+def _serialise_spec(masked: Masked) -> str:
     return json.dumps(dict(masked.audit.spec), sort_keys=True, default=str)
 
 

@@ -32,7 +32,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from safeswap.arrays.keyed import derive
-from safeswap.model.columns import same_memory
+from safeswap.model.columns import is_bytes, same_memory
 from safeswap.model.ledger import AS_WRITTEN, Ledger, Spelling, Words, hash_values
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata, PastStep
@@ -124,7 +124,7 @@ class MemoryRegister:
 
 
 EXPORTED = MemoryRegister()
-"""What left as a dataframe: it may come back as one, without its history."""
+"""Data exported as a dataframe, which may come back as one, without its history."""
 
 
 def find_past(data: Microdata, register: Register | None, *, digest: str = "") -> Past:
@@ -304,13 +304,9 @@ def _hash_column(column: pa.ChunkedArray, register: Register) -> Words:
         numbers = column.cast(pa.float32())
         column = pc.if_else(pc.is_nan(numbers), None, numbers).cast(pa.string())  # 0.1, not 0.100000001490116
     spelling = AS_WRITTEN
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or _is_bytes(kind)):
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or is_bytes(kind)):
         spelling = _TIMES if _holds_times(column) else _FOLDED
     return hash_values(column, derive(register.secret, "values"), spelling)
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind))
 
 
 def _holds_times(column: pa.ChunkedArray) -> bool:

@@ -20,18 +20,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from safeswap.files.labelled import Labelled
-from safeswap.files.manifest import Manifest, check_files, damaged_error, read_manifest
 from safeswap.model.columns import aligned_columns, flag_changes
 from safeswap.model.release import MOST_LISTED, ONE_FILE, TWO_FILES, Release
 from safeswap.model.schema import require_household
 from safeswap.model.text import plural
+from safeswap.releases.manifest import Manifest, check_files, damaged_error, read_manifest
 from safeswap.releases.public_data import Stored, as_labelled, as_stored
 from safeswap.releases.scan_data import (
     Remark,
     Seen,
     is_formula,
     name_remarks,
-    one_nan,
+    normalise_nan,
     refusal,
     refuse_if_any,
     scan_data,
@@ -338,7 +338,7 @@ def _joined_remarks(stored: Mapping[str, Stored], release: Release) -> Iterator[
     joined = homes.select(list(release.shared)).take(places)
     joined = as_labelled(joined, form) if form in ("dta", "sav") else joined
     for name in release.shared:
-        columns = (one_nan(table.column(name)) for table in (whole, joined))
+        columns = (normalise_nan(table.column(name)) for table in (whole, joined))
         if number := int(np.count_nonzero(flag_changes(*aligned_columns(*columns)))):
             message = f"{plural(number, 'person has', 'persons have')} another value of {name!r} when joined"
             yield refusal("foreign-value", message, column=name, file=stored[TWO_FILES[0]].path.name)

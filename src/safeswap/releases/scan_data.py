@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from safeswap.errors import UnsafeRelease
-from safeswap.files.manifest import damaged_error
 from safeswap.model.columns import aligned_columns, flag_changes
 from safeswap.model.microdata import unify_dictionaries
 from safeswap.model.schema import level_texts
 from safeswap.model.text import plural
+from safeswap.releases.manifest import damaged_error
 from safeswap.releases.public_data import Stored
 
 # What a spreadsheet takes for the start of a formula, including full-width forms.
@@ -225,7 +225,7 @@ class SeenColumn:
         if self.is_listed:
             self.texts |= _texts(column)
         if released is not None:
-            flags = flag_changes(*aligned_columns(one_nan(released), one_nan(column)))
+            flags = flag_changes(*aligned_columns(normalise_nan(released), normalise_nan(column)))
             self.changed += int(np.count_nonzero(flags))
 
     def findings(self, file: str) -> list[Remark]:
@@ -280,7 +280,7 @@ def scan_data(stored: Stored, *, listed: Iterable[str], expected: pa.Table | Non
     return Seen(records=records, tells_missing=tells_missing, columns=columns, remarks=tuple(remarks))
 
 
-def one_nan(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def normalise_nan(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Normalise NaN: text files do not keep its bits."""
     if not pa.types.is_floating(column.type):
         return column

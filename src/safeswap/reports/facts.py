@@ -387,7 +387,7 @@ class MembersFacts(Strict):
             columns=facts.columns,
             for_release=facts.for_release,
             scenarios=facts.scenarios,
-            risk=tuple(_banded(each) for each in risk),
+            risk=tuple(_band_figure(each) for each in risk),
             utility="" if first is None or first.after is None else f"{first.title}: {band(first.after)}",
             weighted="" if facts.weights is None else band(facts.weights.change),
             multipliers=public.multipliers if public else (),  # those that the officer agreed to publish
@@ -405,18 +405,18 @@ class MembersFacts(Strict):
             tried=_tell_tried(facts.tried),
             chosen="" if facts.tried is None else facts.tried.swapped,
             released_before=facts.released_before,
-            decision=_without_figures(facts.decision),
+            decision=_hide_figures(facts.decision),
         )
 
 
-def _without_figures(decision: DecisionFacts) -> DecisionFacts:
+def _hide_figures(decision: DecisionFacts) -> DecisionFacts:
     """Count the obstacles to a release: the sentences may have figures that reveal the rate."""
     number = len(decision.obstacles)
     told = f"{plural(number, 'issue prevents', 'issues prevent')} a release; the chair has the details."
     return decision.model_copy(update={"obstacles": (told,) if number else ()})
 
 
-def _banded(figure: Figure) -> BandedFigure:
+def _band_figure(figure: Figure) -> BandedFigure:
     hide = figure.tells_the_rate
     return BandedFigure(
         scenario=figure.scenario,

@@ -66,7 +66,7 @@ OWN_FACTS = (UNSAFE, BLANKED)
 
 _MEANINGS = {
     "none": "A missing value matches nothing: a combination with one is not counted.",
-    "own": "A missing value counts as a value of its own.",
+    "own": "A missing value counts as a separate value.",
     "any": "A record that lacks keys is counted by those that it has, and counts for no other by a key that it lacks.",
     "vouching": "A missing value matches every value, and its record counts for all that it could be.",
 }
@@ -77,10 +77,10 @@ def suppression_sections(masked: Masked) -> tuple[Section, ...]:
     facts = masked.audit.facts
     if UNSAFE not in facts or BLANKED not in facts:
         return ()
-    return _unsafe(masked), _blanked(masked)
+    return _unsafe_section(masked), _blanked_section(masked)
 
 
-def _unsafe(masked: Masked) -> Section:
+def _unsafe_section(masked: Masked) -> Section:
     rows = masked.audit.facts[UNSAFE]
     most = max((row["before"] for row in rows), default=0) or 1
     meaning = _MEANINGS[masked.spec.as_dict().get("missing", "none")]
@@ -99,7 +99,7 @@ def _unsafe(masked: Masked) -> Section:
     )
 
 
-def _blanked(masked: Masked) -> Section:
+def _blanked_section(masked: Masked) -> Section:
     rows = masked.audit.facts[BLANKED]
     records = max(len(masked.original), 1)
     most = max((row["values"] for row in rows), default=0) or 1

@@ -59,7 +59,7 @@ _STATES: dict[str, tuple[str, Tone]] = {
     "released": ("Released", "good"),
 }
 _OUTCOMES = {True: "within what is allowed", False: "above what is allowed", None: "no limit was stated"}
-_OVERRIDDEN = "It is above the policy, and an officer has decided to release it all the same; the chair has the reason."
+_OVERRIDDEN = "It is above the policy, and an officer has decided to release it anyway; the chair has the reason."
 _MARKS = {True: "✓", False: "✗ not met", None: "–"}
 
 
@@ -77,7 +77,7 @@ def chair_document(facts: Facts) -> Document:
     """Lay out the chair's version: the members' sections, with all figures and the shares changed."""
     return Document(
         title=facts.title or f"Release of {facts.name or 'a file'}",
-        about=_about(facts, "Report to the review board, chair's version"),
+        about=_describe_file(facts, "Report to the review board, chair's version"),
         stamp=CHAIR,
         warning="" if facts.for_release else _INSECURE,
         decision=_decision(facts.decision),
@@ -90,9 +90,9 @@ def chair_document(facts: Facts) -> Document:
             Section(title="Attacks", blocks=_attack_blocks(facts) or (Text("No attack was run."),)),
             _flag_section(facts),
             Section(title="Shares changed", blocks=_shares(facts)),
-            Section(title="What was done to the columns", blocks=(*_earlier(facts.earlier), _columns_table(facts))),
+            Section(title="What was done to the columns", blocks=(*_past_steps(facts.earlier), _columns_table(facts))),
         ),
-        made=_made(facts.version),
+        made=_name_version(facts.version),
     )
 
 
@@ -109,7 +109,7 @@ def analyst_document(facts: Facts) -> Document:
     )
     return Document(
         title=chair.title,
-        about=_about(facts, "Analyst's report"),
+        about=_describe_file(facts, "Analyst's report"),
         stamp=ANALYST,
         warning=chair.warning,
         decision=chair.decision,
@@ -147,7 +147,7 @@ def members_document(facts: MembersFacts) -> Document:
     )
     return Document(
         title=facts.title or "Release of a file",
-        about=_about(facts, "Report to the review board, members' version"),
+        about=_describe_file(facts, "Report to the review board, members' version"),
         stamp=MEMBERS,
         warning="" if facts.for_release else _INSECURE,
         decision=_decision(facts.decision),
@@ -194,7 +194,7 @@ def members_document(facts: MembersFacts) -> Document:
                 blocks=(*_items(facts.statements, "Nothing is claimed."), *([Text(holds)] if facts.checks else [])),
             ),
         ),
-        made=_made(facts.version),
+        made=_name_version(facts.version),
     )
 
 
@@ -202,13 +202,13 @@ def five_safes_document(facts: Facts) -> Document:
     """Lay out the audit template: the five safes, then the steps of the practice guide, filled in as far as known."""
     return Document(
         title=facts.title or f"Release of {facts.name or 'a file'}",
-        about=_about(facts, "Five safes and the steps of the practice guide"),
+        about=_describe_file(facts, "Five safes and the steps of the practice guide"),
         stamp=AUDIT,
         warning="" if facts.for_release else _INSECURE,
         decision=_decision(facts.decision),
         pictures=_pictures(facts),
         sections=(*_five_safes(facts), *_guide_steps(facts)),
-        made=_made(facts.version),
+        made=_name_version(facts.version),
     )
 
 
@@ -227,7 +227,7 @@ def _five_safes(facts: Facts) -> tuple[Section, ...]:
         Section(
             title="Safe people",
             blocks=(
-                _decided(facts.decision),
+                _decision_block(facts.decision),
                 Blank("who gets the data, how they are trained, and what they sign"),
             ),
         ),
@@ -260,7 +260,10 @@ def _guide_steps(facts: Facts) -> tuple[Section, ...]:
         ("Need for confidentiality protection", (Blank("units of the file, and how sensitive it is"),)),
         (
             "Data preparation and exploration",
-            (Text(f"{plural(facts.records, 'record')}, {plural(facts.columns, 'column')}."), *_earlier(facts.earlier)),
+            (
+                Text(f"{plural(facts.records, 'record')}, {plural(facts.columns, 'column')}."),
+                *_past_steps(facts.earlier),
+            ),
         ),
         ("Type of release", (Blank("public-use, licensed, or in a secure room"),)),
         ("Intruder scenarios and key variables", _scenarios(facts.scenarios)),
@@ -279,7 +282,7 @@ def _guide_steps(facts: Facts) -> tuple[Section, ...]:
             (
                 Text(f"{plural(len(released), 'column is', 'columns are')} released."),
                 *_items(facts.ledger, "The ledger shows no earlier release of these records, or was not consulted."),
-                _decided(facts.decision),
+                _decision_block(facts.decision),
                 Blank("date of publication, place, and conditions of use"),
             ),
         ),
@@ -290,25 +293,25 @@ def _guide_steps(facts: Facts) -> tuple[Section, ...]:
     )
 
 
-def _about(facts: Facts | MembersFacts, what: str) -> str:
+def _describe_file(facts: Facts | MembersFacts, what: str) -> str:
     size = f"{plural(facts.records, 'record')}, {plural(facts.columns, 'column')}"
     return f"{what}. {size}{', ' + facts.date if facts.date else ''}."
 
 
-def _made(version: str) -> str:
+def _name_version(version: str) -> str:
     return f"Made with safeswap {version} from the facts of the release."
 
 
 def _decision(decision: DecisionFacts) -> Decision:
     state, tone = _STATES[decision.state]
-    asked = f"Requested by {decision.asked_by}{_when(decision.asked_at)}." if decision.asked_by else ""
-    decided = f"Decided by {decision.decided_by}{_when(decision.decided_at)}." if decision.decided_by else ""
+    asked = f"Requested by {decision.asked_by}{_date_text(decision.asked_at)}." if decision.asked_by else ""
+    decided = f"Decided by {decision.decided_by}{_date_text(decision.decided_at)}." if decision.decided_by else ""
     reason = f"Reason: {decision.reason}" if decision.reason else ""
     lines = (asked, decided, reason, *decision.obstacles)
     return Decision(state=state, tone=tone, lines=tuple(line for line in lines if line))
 
 
-def _decided(decision: DecisionFacts) -> Block:
+def _decision_block(decision: DecisionFacts) -> Block:
     found = _decision(decision)
     return (
         Text(" ".join((f"{found.state}.", *found.lines)))
@@ -317,7 +320,7 @@ def _decided(decision: DecisionFacts) -> Block:
     )
 
 
-def _when(moment: str) -> str:
+def _date_text(moment: str) -> str:
     return f" on {moment}" if moment else ""
 
 
@@ -512,7 +515,7 @@ def _attack_blocks(facts: Facts) -> tuple[Block, ...]:
         for each in facts.attacks
     )
     columns = ("attack", "success", "by guessing", "advantage", "interval", "allowed", "")
-    told = Text(f"Above the policy, and released all the same by an officer's decision: {facts.override}")
+    told = Text(f"Above the policy, and released anyway by an officer's decision: {facts.override}")
     table = Table(caption="Attacks that were run.", columns=columns, rows=rows, numeric=(1, 2, 3, 4, 5))
     return (table, told) if facts.override else (table,)
 
@@ -575,7 +578,7 @@ def _checks(facts: Facts) -> tuple[Block, ...]:
     return (Text(f"{held:,} of {plural(len(facts.checks), 'promise')} hold."), *_items(broken, ""))
 
 
-def _earlier(titles: Sequence[str]) -> tuple[Block, ...]:
+def _past_steps(titles: Sequence[str]) -> tuple[Block, ...]:
     return (Text(f"Before this masking the file went through: {'; then '.join(titles)}."),) if titles else ()
 
 

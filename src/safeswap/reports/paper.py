@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from html import escape
 from importlib.metadata import version
-from importlib.resources import files
 from typing import Any, ClassVar, Literal
 
 from safeswap.charts.theme import LIGHT, shorten
+from safeswap.reports import load_template, read_asset
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'none'; base-uri 'none'"
 
@@ -114,20 +113,9 @@ class Document:
 def render(document: Document) -> bytes:
     """Return the document as HTML; every text is escaped."""
     made = document.made or f"Made with safeswap {version('safeswap')}."
-    text: str = _template().render(document=document, policy=POLICY, css=_read("paper.css"), made=made)
+    css = read_asset("paper.css")
+    text: str = load_template("paper.html").render(document=document, policy=POLICY, css=css, made=made)
     return text.encode()
-
-
-@cache
-def _template() -> Any:
-    from jinja2 import Environment, StrictUndefined
-
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return environment.from_string(_read("paper.html"))
-
-
-def _read(name: str) -> str:
-    return files("safeswap.reports").joinpath("templates", name).read_text("utf-8")
 
 
 _WIDTH, _ROW, _NAMES, _NUMBERS = 720, 26, 250, 190

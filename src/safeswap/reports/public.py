@@ -10,9 +10,7 @@ import csv
 import io
 import json
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from heapq import nsmallest
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -21,6 +19,7 @@ import pyarrow as pa
 from safeswap.model.release import TWO_FILES, PublicFacts, Release
 from safeswap.model.schema import Attribute, Kind, level_texts, require_household
 from safeswap.model.spec import Strict
+from safeswap.reports import load_template, read_asset
 
 DICTIONARY_FORMAT = "safeswap-dictionary-1"
 
@@ -137,7 +136,7 @@ class Column(Strict):
 
 
 class Line(Strict):
-    """A value and how often it occurs, in words if that is too seldom; ``width`` is the length of its bar."""
+    """A value and its frequency, in words if it is too rare; ``width`` is the length of its bar."""
 
     value: str
     count: str
@@ -153,7 +152,7 @@ class Frequencies(Strict):
 
 
 class PublicPage(Strict):
-    """All that the public report says. It is made from a release alone, and nothing leads from it to anything else."""
+    """The content of the public report. It is made from a release alone, and refers to nothing else."""
 
     facts: PublicFacts
     records: str
@@ -179,21 +178,11 @@ class PublicPage(Strict):
         """Return the report as HTML: text, tables and bars, which is all that the scan of a bundle lets pass."""
         rate = "" if self.facts.rate is None else f"{self.facts.rate:.4g}"
         title = self.facts.title or "Public-use file"
-        css = _read("paper.css")
-        text: str = _template().render(page=self, facts=self.facts, title=title, rate=rate, css=css)
+        css = read_asset("paper.css")
+        text: str = load_template("public_report.html").render(
+            page=self, facts=self.facts, title=title, rate=rate, css=css
+        )
         return text.encode()
-
-
-@cache
-def _template() -> Any:
-    from jinja2 import Environment, StrictUndefined
-
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return environment.from_string(_read("public_report.html"))
-
-
-def _read(name: str) -> str:
-    return files("safeswap.reports").joinpath("templates", name).read_text("utf-8")
 
 
 def public_report(release: Release) -> bytes:

@@ -18,7 +18,8 @@ from safeswap.files.atomic import PRIVATE_FILE, atomic_write
 from safeswap.methods.safe.spec import ChangedTable, SafeSpec, SafeTables
 from safeswap.model.table import CountTable, tabulate
 from safeswap.model.text import plural
-from safeswap.reports.study import SCRIPTLESS, template
+from safeswap.reports import load_template
+from safeswap.reports.study import SCRIPTLESS
 
 if TYPE_CHECKING:
     from safeswap.model.masked import Masked
@@ -57,7 +58,7 @@ class InternalReport:
 
     def write(self, path: str | os.PathLike[str], *, force: bool) -> Path:
         """Write the report atomically, readable by its owner only."""
-        text = template("masking_report.html").render(
+        text = load_template("masking_report.html").render(
             **vars(self), colours=css_variables(), policy=SCRIPTLESS, product_version=version_of("safeswap")
         )
         with atomic_write(path, force=force, mode=PRIVATE_FILE) as part:
@@ -170,7 +171,7 @@ def _margin_changes(masked: Masked) -> Section:
     names = facts.get("univariate_margins_moved", [])
     changed = facts.get("values_changed_by_attribute", {})
     text = (
-        f"The counts by each of {', '.join(names)} changed: unlike a swap, SAFE keeps only the margins it is told to."
+        f"The counts by each of {', '.join(names)} changed: unlike a swap, SAFE keeps only the stated margins."
         if names
         else "The counts by every single attribute are as before."
     )

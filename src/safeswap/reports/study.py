@@ -21,9 +21,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from importlib.metadata import version as version_of
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
@@ -39,6 +37,7 @@ from safeswap.files.atomic import PRIVATE_FILE, atomic_write
 from safeswap.measures.base import tells_the_rate
 from safeswap.model.score import Assessment
 from safeswap.model.text import plural
+from safeswap.reports import load_template
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,7 +208,7 @@ def public_values(study: StudyLike, choice: Chosen, parts: Parts) -> dict[str, A
             "records": f"{records:,}" if records >= parts.tolerance else f"Fewer than {parts.tolerance}",
         },
         "attributes": study.facts["attributes"],
-        "tried": _tried(study),
+        "tried": _describe_question(study),
         "exact": exact,
         "map": _map(study, choice, parts.tolerance) if exact else "",
         "swapped": ", ".join(row["swap"] or getattr(choice.spec, "swap", ())),
@@ -290,7 +289,7 @@ def refuse_telltale(sentences: Iterable[str], study: StudyLike, choice: Chosen) 
             )
 
 
-def _tried(study: StudyLike) -> dict[str, Any]:
+def _describe_question(study: StudyLike) -> dict[str, Any]:
     spec = study.spec
     return {
         "choices": "choices" if study.facts.get("search") else "every choice",
@@ -401,7 +400,7 @@ def study_report(study: StudyLike, choice: Chosen, *, version: Version = "intern
     """Render the report; ``parts`` are the fields of :class:`safeswap.reports.study.Parts`."""
     if version not in _VALUES:
         raise SpecError(f"there is no version {version!r}", code="bad-version", hint="choose internal or public")
-    text: str = template(f"study_{version}.html").render(
+    text: str = load_template(f"study_{version}.html").render(
         _VALUES[version](study, choice, Parts(**parts)),
         colours=css_variables(),
         for_release=study.facts["for_release"],
@@ -409,17 +408,3 @@ def study_report(study: StudyLike, choice: Chosen, *, version: Version = "intern
         product_version=version_of("safeswap"),
     )
     return text.encode()
-
-
-@cache
-def template(name: str) -> Any:
-    """Load a template of this package; values are escaped, and a missing value is an error."""
-    from jinja2 import Environment, FunctionLoader, StrictUndefined
-
-    def load(file: str) -> str:
-        return files("safeswap.reports").joinpath("templates", file).read_text("utf-8")
-
-    environment = Environment(
-        loader=FunctionLoader(load), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    return environment.get_template(name)

@@ -347,7 +347,7 @@ def choose_tables(data: Microdata, keys: Names, candidates: int) -> tuple[tuple[
 
 
 def _other_attributes(study: StudySpec, data: Microdata) -> Names:
-    """Return the attributes that swaps may use besides those that form the cells."""
+    """Return the attributes that swaps may use in addition to those that form the cells."""
     stated = plain_swaps([registry.make_spec(values) for values, _ in study.stated()])
     named = [
         *(study.attributes or data.schema.categorical),

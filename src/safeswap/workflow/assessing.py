@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Unpack, get_args
 
 from safeswap.errors import InputError, SpecError
-from safeswap.model.checked import Default, check_types, stated
+from safeswap.model.checked import Default, check_types, select_stated
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.options import ColumnOptions, EngineOptions
@@ -239,7 +239,7 @@ def assess_file(
         (Path(before), Path(after)),
         names,
         attributes=attributes,
-        reading=stated(options, ColumnOptions),
+        reading=select_stated(options, ColumnOptions),
         leave_out=measures is None,
         scenarios=as_scenarios(scenario),
         means=options,
@@ -383,10 +383,10 @@ def _two_files(
         return original, data, record.audit.perturbed()
     data = align_records(original, data) if match == "auto" else name_alike(original, data)
     data = share_columns(original, data)
-    return original, data, _touched(original, data)
+    return original, data, _flag_touched(original, data)
 
 
-def _touched(original: Microdata, data: Microdata) -> Flags:
+def _flag_touched(original: Microdata, data: Microdata) -> Flags:
     """Flag the records in which a value differs."""
     import numpy as np
 

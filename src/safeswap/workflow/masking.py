@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 from safeswap.errors import EngineError, SpecError
 from safeswap.model.audit import Audit
-from safeswap.model.checked import Default, check_types, stated
+from safeswap.model.checked import Default, check_types, select_stated
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked, MaskedFile
 from safeswap.model.microdata import Microdata
@@ -222,7 +222,7 @@ def mask_file(
         key=as_key(key, insecure_seed),
         engine=engine,
         replicate=as_replicate(options["replicate"]),
-        reading=stated(options, ColumnOptions),
+        reading=select_stated(options, ColumnOptions),
         memory_limit=options["memory_limit"],
         threads=options["threads"],
         session=options["spark"],

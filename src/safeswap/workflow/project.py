@@ -114,7 +114,7 @@ class ProjectRun:
     households: Path | None = None  # the masked file of households, if the data are two files
     reports: tuple[Path, ...] = ()
     study: StudyReport | None = None
-    unconfirmed: tuple[str, ...] = ()  # columns like identifiers that a guess stands before: a release waits for them
+    unconfirmed: tuple[str, ...] = ()  # columns like identifiers whose kind is a guess: a release waits for them
 
     @property
     def failures(self) -> tuple[str, ...]:
@@ -546,7 +546,7 @@ def refuse_unmet(masked: Masked, project: Project) -> None:
 
 
 def _find_obstacle(masked: Masked, job: _Job) -> SafeswapError | None:
-    """Return why the release of this would be refused, so that nobody learns it only then."""
+    """Return why a release would be refused, so that this is known before."""
     from safeswap.releases.publish import Terms, find_obstacle
 
     settings = job.project.release
@@ -557,7 +557,7 @@ def _find_obstacle(masked: Masked, job: _Job) -> SafeswapError | None:
 
 
 def _find_unconfirmed(project: Project, data: Microdata) -> tuple[str, ...]:
-    """Return the columns by which each record could be found, and for which a guess is left."""
+    """Return the columns that identify records and whose kind is still a guess."""
     guessed = [place.partition(".")[2] for place in project.guesses if place.startswith("schema.")]
     doubtful = [name for name in guessed if name in data.schema and looks_like_identifier(data, name)]
     stated = (project.data.identifier,) if "data.identifier" in project.guesses else ()

@@ -6,7 +6,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Unpack
 
 from safeswap.files.sources import ReadingOptions
-from safeswap.model.checked import check_types, stated
+from safeswap.model.checked import check_types, select_stated
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
@@ -25,7 +25,7 @@ def read(source: Any, **options: Unpack[ReadingOptions]) -> Microdata:
     """
     from safeswap.files.read import read as read_source
 
-    given = stated(options, ReadingOptions)
+    given = select_stated(options, ReadingOptions)
     return source if isinstance(source, Microdata) and not given else read_source(source, **given)
 
 
@@ -71,7 +71,7 @@ def to_frame(data: Masked | Microdata | SafeTables, *, like: Any = None) -> Any:
     return to_long(data, like=like)
 
 
-def _frame_type(data: Microdata) -> str:
+def find_frame_type(data: Microdata) -> str:
     """Return the library of the caller's dataframe, by its name in narwhals."""
     import narwhals as nw
 

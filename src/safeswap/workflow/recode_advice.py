@@ -43,7 +43,7 @@ _SHARES = (0.01, 0.05, 0.2)
 
 
 def candidates(data: Microdata, name: str) -> Iterator[Step]:
-    """Yield recodes of one key that an analyst would try, each by itself.
+    """Yield single recodes of one key that an analyst would try.
 
     They merge neighbouring levels of an ordered key, make fewer ranges of numbers, top or bottom code, drop the last
     character of codes or go up their hierarchy, merge the rarest levels, or drop the key.

@@ -115,7 +115,7 @@ def _as_profiles(similar: str | Sequence[Any]) -> tuple[Names, ...]:
 
 
 def _as_categories(data: Microdata, hierarchy: Names, categories: Set[str]) -> Microdata:
-    """Return the data with areas and categories where something else was guessed: who names a role has said so."""
+    """Return the data with named roles as areas and categories, where another kind was guessed."""
     said = []
     for each in (each for each in data.schema.attributes if each.inferred):
         if each.name in hierarchy and (each.kind is Kind.NUMERIC or each.kind.is_categorical):
@@ -126,7 +126,7 @@ def _as_categories(data: Microdata, hierarchy: Names, categories: Set[str]) -> M
 
 
 def _with_risk(data: Microdata, risk: Any, levels: int) -> tuple[Microdata, Names]:
-    """Return the data with a matrix as columns for the time of the swap; columns that are named stay as they are."""
+    """Return the data with a matrix as columns during the swap; named columns are left alone."""
     if isinstance(risk, str) or (isinstance(risk, Sequence) and all(isinstance(each, str) for each in risk)):
         return data, (risk,) if isinstance(risk, str) else tuple(risk)
     try:

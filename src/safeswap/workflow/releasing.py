@@ -112,7 +112,7 @@ def _check_tables(tables: Sequence[Any]) -> tuple[tuple[str, ...], ...]:
 
 def _as_bundle(value: Any) -> Path | None:
     """Return the directory of a bundle, if that is what is attacked."""
-    from safeswap.files.manifest import MANIFEST
+    from safeswap.releases.manifest import MANIFEST
 
     if not isinstance(value, (str, PathLike)):
         return None
@@ -157,7 +157,7 @@ def _make_comparison(
 
 def _refuse_half(bundle: Path, released: Microdata, original: Microdata) -> None:
     """Refuse an original without what a bundle has of households: the attacks would not look at it."""
-    from safeswap.files.manifest import read_manifest
+    from safeswap.releases.manifest import read_manifest
 
     absent = [name for name in household_attributes(released.schema) if name not in original.schema]
     if absent and len(read_manifest(bundle).stems) > 1:
@@ -171,8 +171,8 @@ def _refuse_half(bundle: Path, released: Microdata, original: Microdata) -> None
 
 def _read_bundle(bundle: Path) -> Microdata:
     """Read the data of a bundle, described by its own dictionary."""
-    from safeswap.files.manifest import read_manifest
     from safeswap.model.two_files import merge_files
+    from safeswap.releases.manifest import read_manifest
     from safeswap.releases.scan import divide_dictionary, read_dictionary
 
     found = []

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Unpack
 import numpy as np
 
 from safeswap.errors import InfeasibleError, SpecError, UnsafeRelease
-from safeswap.model.checked import Default, check_types, stated
+from safeswap.model.checked import Default, check_types, select_stated
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.scenario import Scenario, as_scenario, resolve_files
@@ -57,7 +57,7 @@ class PublicTerms(TypedDict, total=False):
 
 
 class ReportOptions(PublicTerms, total=False):
-    """What was tried, found and decided, besides the masking itself."""
+    """What was tried, found and decided, in addition to the masking itself."""
 
     study: Annotated[Study | None, Default(None)]
     choice: Annotated[Choice | None, Default(None)]
@@ -103,7 +103,7 @@ def report(
     rules = list_requirements(require or {}, asked)
     published_errors = as_indicators(options["publish_errors"])
     figures, left_out = _measure(masked, asked, measures, as_indicators(indicators) or published_errors)
-    terms = stated(options, PublicTerms)
+    terms = select_stated(options, PublicTerms)
     known = Known(
         scenarios=asked,
         figures=with_limits(masked, figures, rules, asked),
@@ -359,7 +359,7 @@ def with_limits(
 def compare_with_limits(
     figures: Sequence[Figure], requirements: Sequence[Requirement]
 ) -> tuple[list[Figure], list[str]]:
-    """Return figures that were measured before with what is required of them now, and in words what does not hold."""
+    """Return figures measured earlier with the requirements that apply now, and in words which of them fail."""
     found, unmet = [each.model_copy(update={"limit": "", "ok": None}) for each in figures], []
     for rule in requirements:
         place = next((i for i, figure in enumerate(found) if _is_about(figure, rule)), None)

@@ -13,7 +13,7 @@ from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.scenario import Resolved, Scenario, as_scenario, describe_numbers, fill_in, resolve_files
-from safeswap.workflow.reading import _frame_type, read
+from safeswap.workflow.reading import find_frame_type, read
 
 if TYPE_CHECKING:
     from safeswap.measures.plot.values import ConfidentialityPlot
@@ -67,8 +67,8 @@ def risky(
     source = read(data.data if isinstance(data, Masked) else data)
     if isinstance(asked, Scenario):
         resolved = resolve_files(asked, data.original if isinstance(data, Masked) else source, source)
-        return replace(find_under(source, resolved), frame_type=_frame_type(source))
-    return replace(find(source, asked), frame_type=_frame_type(source))
+        return replace(find_under(source, resolved), frame_type=find_frame_type(source))
+    return replace(find(source, asked), frame_type=find_frame_type(source))
 
 
 def restate_scenario(scenario: Scenario, combinations: Any, parameters: Mapping[str, Any]) -> Scenario:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypedDict, Unpack
 from safeswap.files.sources import ReadingOptions
 from safeswap.measures.table_check import TableCheck, check_programme
 from safeswap.methods.safe.spec import SafeSpec, SafeTables
-from safeswap.model.checked import Default, check_types, stated
+from safeswap.model.checked import Default, check_types, select_stated
 from safeswap.model.masked import Masked
 from safeswap.model.options import Randomness
 
@@ -35,7 +35,7 @@ class SafeTableOptions(TableRules, ReadingOptions, total=False):
 @check_types
 def safe_table(
     counts: Any,
-    tolerance: int | Any = 3,  # what is no tolerance has an error of its own
+    tolerance: int | Any = 3,  # an invalid tolerance has its own error
     *,
     keep: Any = None,
     attributes: Any = None,
@@ -66,7 +66,7 @@ def safe_table(
 
     objective, soft = options["objective"], options["soft"]
     terms = Terms(objective=objective, solver=options["solver"], soft=soft, time_limit=options["time_limit"])  # type: ignore[arg-type]
-    reading = stated(options, ReadingOptions)
+    reading = select_stated(options, ReadingOptions)
     programme, origin = count_tables(counts, attributes=attributes, names=names, count=count, reading=reading)
     problems = table_problems(
         programme.tables,
@@ -85,7 +85,7 @@ def safe_table(
 def safe_records(
     data: Any,
     tables: Tables,
-    tolerance: int | Any = 3,  # what is no tolerance has an error of its own
+    tolerance: int | Any = 3,  # an invalid tolerance has its own error
     *,
     keep: Tables = (),
     search: str = "thorough",
@@ -125,7 +125,7 @@ def safe_records(
 def check_tables(
     data: Any,
     tables: Tables | None = None,
-    tolerance: int | Any = 3,  # what is no tolerance has an error of its own
+    tolerance: int | Any = 3,  # an invalid tolerance has its own error
     *,
     margins: bool = True,
     names: Sequence[str] | None = None,

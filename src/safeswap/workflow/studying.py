@@ -12,7 +12,7 @@ from safeswap.model.key import Key
 from safeswap.model.study import StudySpec
 from safeswap.studies.files import CheckpointDirectory
 from safeswap.workflow.masking import as_key, as_study_spec
-from safeswap.workflow.reading import _frame_type, read
+from safeswap.workflow.reading import find_frame_type, read
 
 if TYPE_CHECKING:
     from safeswap.studies.study import Study
@@ -85,4 +85,4 @@ def study(
         from safeswap.studies.search import search_study
 
         found = search_study(data, question, budget=budget, **how)
-    return replace(found, frame_type=_frame_type(data))
+    return replace(found, frame_type=find_frame_type(data))

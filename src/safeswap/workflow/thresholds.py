@@ -28,7 +28,7 @@ from safeswap.workflow.reading import read
 
 _GROWTH = 1.3
 _FIRST = 1e6
-"""Records above the threshold are so many times as likely to be drawn: they come first."""
+"""How many times as likely as others a record above the threshold is drawn: it comes first."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -85,7 +85,7 @@ def mask_below(
     strange = [name for name in swap if name not in keys]
     if by == "swap" and (not swap or strange):
         raise SpecError(
-            f"{strange[0]!r} is not a key: exchanging it hides nobody" if strange else "name the keys to exchange",
+            f"{strange[0]!r} is not a key: exchanging it protects no one" if strange else "name the keys to exchange",
             code="bad-spec",
             hint='swap=["Race"], some of the keys',
         )
@@ -105,13 +105,6 @@ def mask_below(
         hint="recode the keys first, or allow a higher risk",
         threshold=threshold,
     )
-
-
-def suppress_below(
-    data: Any, keys: Sequence[str], *, threshold: float, weight: str | None = None, **secret: Any
-) -> Masked:
-    """Blank the fewest values for the smallest tolerance at which no record's risk exceeds the threshold."""
-    return mask_below(data, keys, threshold=threshold, weight=weight, **secret).masked
 
 
 def _find_above(data: Microdata, keys: Sequence[str], threshold: float, weight: str | None) -> tuple[int, int]:

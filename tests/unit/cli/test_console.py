@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from safeswap.cli.console import Console, plain, table, visible
+from safeswap.cli.console import Console, escape, table, to_json_value
 from safeswap.errors import InputError, UnsafeRelease
 from safeswap.releases.scan_data import refusal, refuse_if_any
 
@@ -49,16 +49,18 @@ def test_names_from_outside_are_shown_as_they_are_and_do_nothing(capsys, name):
     Console().fail(InputError(f"no column {name}", code="x", hint=f"not {name}"))
     captured = capsys.readouterr()
     for text in (captured.out, captured.err):
-        assert visible(name) in text
+        assert escape(name) in text
         assert not set("\x1b\r\u202e\udc80") & set(text)
 
 
 def test_visible_leaves_letters_of_all_scripts_alone():
-    assert visible("Älter – 年齢 – возраст") == "Älter – 年齢 – возраст"
+    assert escape("Älter – 年齢 – возраст") == "Älter – 年齢 – возраст"
 
 
 def test_figures_of_numpy_and_what_is_not_a_number_fit_into_json():
-    document = plain({"a": np.float64(0.5), "b": np.int64(3), "c": float("inf"), "d": (np.bool_(True), None), 1: "x"})
+    document = to_json_value(
+        {"a": np.float64(0.5), "b": np.int64(3), "c": float("inf"), "d": (np.bool_(True), None), 1: "x"}
+    )
     assert json.loads(json.dumps(document)) == {"a": 0.5, "b": 3, "c": None, "d": [True, None], "1": "x"}
 
 

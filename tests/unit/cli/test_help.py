@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from safeswap.cli import app as program
 from safeswap.cli import help as texts
+from safeswap.cli import show_help
 
 STORED = texts.read_stored()
 # `mask --help` lists the methods, so it looks for plug-ins.
@@ -56,11 +57,11 @@ def test_stored_and_live_help_look_alike(name: str, capsys: pytest.CaptureFixtur
 
 def test_only_a_bare_request_for_help_is_answered_from_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     for arguments in ([], ["swap"], ["swop", "--help"], ["swap", "--rate", "--help"], ["--help", "swap"]):
-        assert not texts.show_stored(arguments)
+        assert not show_help(arguments)
     monkeypatch.setattr("safeswap.registry.has_plug_ins", lambda: True)
-    assert not texts.show_stored(["mask", "--help"])
+    assert not show_help(["mask", "--help"])
     monkeypatch.setattr(texts, "STORED", texts.STORED.with_name("absent.json"))
-    assert not texts.show_stored(["swap", "--help"])
+    assert not show_help(["swap", "--help"])
 
 
 @pytest.mark.parametrize("width", [20, 60, 80, 200])

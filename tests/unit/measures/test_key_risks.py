@@ -171,7 +171,7 @@ def test_what_is_told_holds_no_value_of_a_record(name: str) -> None:
 def test_what_was_made_of_missing_keys_is_told(name: str) -> None:
     data = microdata({"sex": ["f", "m", None], "ill": ["y", "n", "y"]})
     parameters = {"sensitive": "ill"} if name == "l_diversity" else {}
-    meanings = {"none": "matches nothing", "own": "a value of its own", "any": "could be any value"}
+    meanings = {"none": "matches nothing", "own": "a separate value", "any": "could be any value"}
     for missing, words in {**meanings, "vouching": "counts for others too"}.items():
         sentence = score(data, name, keys=("sex",), missing=missing, **parameters).sentence
         assert "A missing key (1 record)" in sentence

@@ -15,7 +15,7 @@ from safeswap.errors import InfeasibleError, SpecError
 from safeswap.measures.risk.population_risk import fit_counts, loglinear_risk
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Schema
-from safeswap.workflow.thresholds import mask_below, suppress_below
+from safeswap.workflow.thresholds import mask_below
 
 
 def make(columns: dict[str, Any], **kinds: str) -> Microdata:
@@ -128,7 +128,7 @@ def test_records_above_a_risk_are_blanked_until_none_is() -> None:
     rng = np.random.default_rng(5)
     data = make({"a": rng.integers(0, 6, 120), "b": rng.integers(0, 6, 120), "w": np.full(120, 4.0)}, w="weight")
     for weight in (None, "w"):
-        done = suppress_below(data, ["a", "b"], threshold=0.25, weight=weight, insecure_seed=1)
+        done = mask_below(data, ["a", "b"], threshold=0.25, weight=weight, insecure_seed=1).masked
         measure = "individual_risk:keys=a+b,threshold=0.25" + (",weight=w" if weight else "")
         before, after = scored(data, measure), scored(done.data, measure)
         assert before.detail["above_threshold"][0].as_py() > 0 or weight

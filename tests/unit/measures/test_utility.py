@@ -120,7 +120,9 @@ def test_variances_by_linearisation_are_what_loops_give(seed: int) -> None:
     linear = [0.0 if row["x"] is None else (row["x"] - mean) / mass for row in rows]
     found = survey.mean_of(x).variances(design)[0]
     assert found == pytest.approx(plain_variance(data, linear), rel=1e-9)
-    totals = survey.total_of(x).variances(design)[0]
+    everywhere = np.zeros(len(x), dtype=np.int64)
+    total = survey.Quotient(top=np.nan_to_num(x), bottom=None, of_domain=everywhere, domains=1)
+    totals = total.variances(design)[0]
     assert totals == pytest.approx(plain_variance(data, [row["x"] or 0.0 for row in rows]), rel=1e-9)
     scores = np.stack([np.nan_to_num(x) * design.weights, design.weights], axis=1)
     assert design.covariance(scores)[0, 0] == pytest.approx(totals, rel=1e-9)

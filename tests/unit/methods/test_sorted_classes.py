@@ -114,7 +114,7 @@ def test_the_walk_over_the_lowest_draws_is_the_walk_of_the_whole_file(
     seed: int, places: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = file_of(seed, 6000, kinds=60, places=places)
-    labels, keys = CellLabels(data, ("Place",)), DrawKeys.derived(bytes(32), data, replicate=0)
+    labels, keys = CellLabels(data, ("Place",)), DrawKeys.derive(bytes(32), data, replicate=0)
     made, was_sorted = [], []
     for fewest in (0, 10**9):
         monkeypatch.setattr(walks, "_WORTH_SELECTING", fewest)
@@ -132,7 +132,7 @@ def test_a_window_that_needs_more_than_the_lowest_draws_gets_the_whole_file(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = file_of(seed, 6000, kinds=60)
-    labels, keys = CellLabels(data, ("Place",)), DrawKeys.derived(bytes(32), data, replicate=0)
+    labels, keys = CellLabels(data, ("Place",)), DrawKeys.derive(bytes(32), data, replicate=0)
     made = []
     for selected in (1, 10**6):
         monkeypatch.setattr(walks, "_WORTH_SELECTING", 0)

@@ -9,7 +9,7 @@ import pytest
 
 import safeswap as ss
 from safeswap.errors import SpecError
-from safeswap.model.checked import Default, check_types, list_keywords, stated
+from safeswap.model.checked import Default, check_types, list_keywords, select_stated
 from safeswap.workflow import assess_file, confidentiality, mask_file, safe_records, safe_table
 
 
@@ -65,8 +65,8 @@ def test_without_default_a_keyword_arrives_only_if_given_and_others_are_left_to_
 
 def test_stated_leaves_out_defaults_and_keywords_of_other_groups():
     assert list_keywords(Options)["times"].default == 2
-    assert stated({"title": "none", "times": 3}, Options) == {"times": 3}
-    assert stated({"title": "b", "times": 3}, Common) == {"title": "b"}
+    assert select_stated({"title": "none", "times": 3}, Options) == {"times": 3}
+    assert select_stated({"title": "b", "times": 3}, Common) == {"title": "b"}
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from pyarrow import parquet
 from tests.hand_made import masked_survey, release_of, survey
 
 from safeswap.errors import OutputError, SpecError, UnsafeRelease
-from safeswap.files.manifest import DATA_FORMATS
 from safeswap.files.read import read
 from safeswap.model.columns import aligned_columns, flag_changes
 from safeswap.model.microdata import Microdata
@@ -23,6 +22,7 @@ from safeswap.model.schema import Attribute, Kind, Schema
 from safeswap.releases import bundle as bundle_module
 from safeswap.releases import public_data
 from safeswap.releases.bundle import fill_bundle, write_bundle
+from safeswap.releases.manifest import DATA_FORMATS
 
 FORMATS = pytest.mark.parametrize("data_format", DATA_FORMATS)
 

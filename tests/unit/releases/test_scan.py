@@ -12,10 +12,11 @@ from pyarrow import parquet
 from tests.hand_made import release_of
 
 from safeswap.errors import UnsafeRelease
-from safeswap.files.manifest import MANIFEST, Manifest, read_manifest, sum_file
+from safeswap.files.sources import sum_file
 from safeswap.model.release import PublicFacts, Release
 from safeswap.model.schema import Attribute, Schema
 from safeswap.releases.bundle import write_bundle
+from safeswap.releases.manifest import MANIFEST, Manifest, read_manifest
 from safeswap.releases.public_data import _remove_time
 from safeswap.releases.scan import scan_bundle, verify_bundle
 from safeswap.releases.scan_data import _formula_cells

@@ -15,10 +15,11 @@ from tests.households import persons
 
 import safeswap as ss
 from safeswap.errors import InputError, SafeswapError, SpecError, UnsafeRelease
-from safeswap.files.manifest import MANIFEST, Manifest, sum_file
+from safeswap.files.sources import sum_file
 from safeswap.model.households import mark_household_attributes
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
+from safeswap.releases.manifest import MANIFEST, Manifest
 from safeswap.workflow.households import mask_households, split_households
 from safeswap.workflow.masking import recall
 

@@ -4,8 +4,8 @@ import pytest
 from tests.hand_made import release_of
 
 from safeswap.errors import InputError, UnsafeRelease
-from safeswap.files.manifest import DATA_FORMATS, MANIFEST, Manifest
 from safeswap.releases.bundle import write_bundle
+from safeswap.releases.manifest import DATA_FORMATS, MANIFEST, Manifest
 from safeswap.releases.scan import verify_bundle
 
 

@@ -78,7 +78,7 @@ def job(tmp_path: Path) -> Job:
 def worked(monkeypatch) -> list[str]:
     """The methods that were really applied, in order."""
     applied: list[str] = []
-    numbered = pipelines._numbered
+    numbered = pipelines._number_steps
 
     class Watched:
         def __init__(self, method) -> None:
@@ -94,7 +94,7 @@ def worked(monkeypatch) -> list[str]:
     def watch(spec):
         return ((number, step, Watched(method)) for number, step, method in numbered(spec))
 
-    monkeypatch.setattr(pipelines, "_numbered", watch)
+    monkeypatch.setattr(pipelines, "_number_steps", watch)
     return applied
 
 

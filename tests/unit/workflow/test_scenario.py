@@ -199,7 +199,7 @@ def test_specifications_keep_the_name_and_what_they_state_themselves():
     assert registry.make_spec(whole.as_dict()) == whole
     part = registry.make_spec({"method": "suppress", "scenario": scenario.as_dict(), "keys": ["town"]})
     assert (part.keys, part.up_to, part.threshold) == (("town",), None, 1)
-    assert part.scenario == "prosecutor (with keys of its own)"
+    assert part.scenario == "prosecutor (with its own keys)"
     edit = registry.make_spec({"method": "edit_targeted", "scenario": scenario})
     assert (edit.keys, edit.tolerance, edit.scenario) == (("sex", "town"), 2, "prosecutor")
     swap = ss.SwapSpec(swap=["town"], rate=0.5, targeting={"scenario": scenario, "n": 4})

@@ -36,8 +36,10 @@ from safeswap.engines.base import (
     Repair,
     Table,
     column_blocks,
+    find_kept,
     number_labels,
     order_classes,
+    prefix_share,
     repair,
 )
 from safeswap.engines.duckdb.store import BATCH, Store
@@ -137,7 +139,7 @@ class DuckDBRecords:
 
     def pair(self, request: PairRequest) -> StoredPairs:
         """Draw pairs along the keyed order; repair a shortfall up to the true maximum if requested."""
-        names = _names(request.constraint)
+        names = request.constraint.names
         if request.partners is not None:
             drawn, found = self._choose_partners(request, names, request.partners)
         elif request.targeting is None:
@@ -167,7 +169,7 @@ class DuckDBRecords:
         )
         with self.store.inserter(table) as put:
             for start, words, values in self._draw_batches(names, key):
-                rows = _kept_rows(words[:, 0], keep)
+                rows = find_kept(words[:, 0], keep)
                 taken = {name: column.take(pa.array(rows)) for name, column in values.items()}
                 codes: dict[str, Integers] = {name: self.stream.codes(name, column) for name, column in taken.items()}
                 if among is not None:
@@ -288,9 +290,7 @@ class DuckDBRecords:
         """Walk a prefix of the order that should suffice, and a longer one if it does not."""
         records, expected, share = len(self), request.pairs_per_record, 0.0
         while True:
-            needed = request.wanted / max(expected, 1 / records)
-            likely = (needed + 3 * np.sqrt(needed) + 1000) * 1.01 / records
-            share = 1.0 if records <= _WHOLE_FILE else float(min(1.0, max(1.5 * share, likely)))
+            share = 1.0 if records <= _WHOLE_FILE else prefix_share(request, records, expected, share)
             drawn, number = self._load(request, names, share)
             found = self._walk(drawn, request, names)
             if found.number >= request.wanted or share >= 1.0:
@@ -619,19 +619,9 @@ class InOrder:
         return taken
 
 
-def _kept_rows(draws: Words, keep: Ends | None) -> Rows:
-    if keep is None:
-        return np.arange(len(draws), dtype=np.int64)
-    return np.flatnonzero((draws < np.uint64(keep.below)) | (draws >= np.uint64(keep.since)))
-
-
 def table_by_position(columns: Sequence[Any]) -> pa.Table:
     """Return columns as a table, to insert by position."""
     return pa.table([pa.array(column) for column in columns], names=[f"x{i}" for i in range(len(columns))])
-
-
-def _names(constraint: Constraint) -> Names:
-    return (*constraint.equal, *(name for group in constraint.unequal for name in group), *constraint.carried)
 
 
 def _differ_condition(constraint: Constraint, zeros: Sequence[tuple[int, int] | None]) -> str:

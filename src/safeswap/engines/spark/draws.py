@@ -15,7 +15,16 @@ import pyarrow as pa
 from safeswap.arrays.cells import CellSet
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Int64s, UInt64s
-from safeswap.engines.base import KEEP, Derivation, Ends, Kernel, column_blocks, column_identity, number_labels
+from safeswap.engines.base import (
+    KEEP,
+    Derivation,
+    Ends,
+    Kernel,
+    column_blocks,
+    column_identity,
+    find_kept,
+    number_labels,
+)
 from safeswap.engines.spark.session import (
     Batches,
     Piece,
@@ -254,7 +263,7 @@ class TableDraw:
     def __call__(self, rows: Int64s, columns: Sequence[pa.Array]) -> pa.RecordBatch:
         """Run on a piece."""
         words = self.draw.words(columns[0])
-        chosen = np.arange(len(words)) if self.keep is None else _at_ends(words[:, 0], self.keep)
+        chosen = find_kept(words[:, 0], self.keep)
         taken = [column.take(pa.array(chosen)) for column in columns[1:]]
         codes = dict(zip(self.names, self.draw.codes(taken), strict=True))
         if self.among is not None:
@@ -471,10 +480,6 @@ def _count_rows(labels: Int64s) -> Int64s:
 def _is_among(labels: Int64s, some: Int64s) -> npt.NDArray[np.bool_]:
     number = number_labels(np.concatenate([some, labels]))
     return np.isin(number[len(some) :], number[: len(some)])
-
-
-def _at_ends(draws: npt.NDArray[np.uint64], keep: Ends) -> npt.NDArray[np.int64]:
-    return np.flatnonzero((draws < np.uint64(keep.below)) | (draws >= np.uint64(keep.since)))
 
 
 def _as_signed(words: npt.NDArray[np.uint64]) -> Int64s:

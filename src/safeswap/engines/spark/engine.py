@@ -34,6 +34,7 @@ from safeswap.engines.base import (
     Table,
     lacks_error,
     order_classes,
+    prefix_share,
     repair,
 )
 from safeswap.engines.spark.draws import (
@@ -200,7 +201,7 @@ class SparkRecords:
         """Count the records by stratum and coordinates."""
         from pyspark.sql import functions as f
 
-        names = _names(constraint)
+        names = constraint.names
         labels = [f"g{j}" for j in range(len(names))]
         rows = self._cells(names).groupBy(*labels).agg(f.sum("n")).collect()
         coded = _number_labels([row[: len(names)] for row in rows], self._zeros(constraint))
@@ -210,7 +211,7 @@ class SparkRecords:
 
     def _zeros(self, constraint: Constraint) -> Zeros:
         """Return the codes of −0.0 and 0.0 of the attributes that must differ: these two do not differ."""
-        names = _names(constraint)
+        names = constraint.names
         found = {}
         for place in range(len(constraint.equal), len(names)):
             if pa.types.is_floating(kind := self.kind(names[place])):
@@ -275,9 +276,7 @@ class SparkRecords:
     def _walk_prefixes(self, request: PairRequest) -> tuple[Any, SparkPairs]:
         records, expected, share = len(self), request.pairs_per_record, 0.0
         while True:
-            needed = request.wanted / max(expected, 1 / records)
-            likely = (needed + 3 * np.sqrt(needed) + 1000) * 1.01 / records
-            share = float(min(1.0, max(1.5 * share, likely)))
+            share = prefix_share(request, records, expected, share)
             share = 1.0 if share > 0.5 else share
             drawn = self._draw_records(request, share)
             found = self._walk(drawn, request, share)
@@ -299,7 +298,7 @@ class SparkRecords:
             strata=len(constraint.equal) if request.repair else 0,
             equal=len(constraint.equal),
             unequal=tuple(groups),
-            width=1 + words + len(_names(constraint)),
+            width=1 + words + len(constraint.names),
             zeros=self._zeros(constraint),
             bits=lead + bits if share * 2**bits > 1 else 0,
             parts=max(1, int(share * 2**bits)),
@@ -309,13 +308,13 @@ class SparkRecords:
         """Return the records with a low draw, as packets."""
         most, bits = min(int(share * 2.0**64), 2**64 - 1), self._walk_of(request, share).bits
         step = LowDraws(self._draw(request.draw_key), most, bits)
-        return self.keep(self.read(step, (self.own, *_names(request.constraint)), PACKETS))
+        return self.keep(self.read(step, (self.own, *request.constraint.names), PACKETS))
 
     def _race_records(self, request: PairRequest, targeting: Targeting) -> Any:
         """Return all records, by arrival in the race: sooner where their cell has fewer than n records; as packets."""
         from pyspark.sql import functions as f
 
-        names, keys = _names(request.constraint), targeting.keys or self.schema.categorical
+        names, keys = request.constraint.names, targeting.keys or self.schema.categorical
         wide = tuple(dict.fromkeys((*names, *keys)))
         step = Race(self._draw(request.draw_key), targeting.weight)
         columns = long_columns("i", "usual", "sooner", "l", "m", *(f"g{j}" for j in range(len(wide))))
@@ -386,7 +385,7 @@ class SparkRecords:
         """Keep as many random pairs as still allow the target, and pair the rest exactly on counts of classes."""
         from pyspark.sql import functions as f
 
-        labels = [f"g{j}" for j in range(len(_names(request.constraint)))]
+        labels = [f"g{j}" for j in range(len(request.constraint.names))]
         drawn = self._list_drawn(request, drawn)
         rows = drawn.groupBy(*labels).agg(f.count("*"), f.min(f.struct("h", "l"))).collect()
         coded = _number_labels([row[: len(labels)] for row in rows], self._zeros(request.constraint))
@@ -575,10 +574,6 @@ class _FirstPairs:
                 table[row[0] + 1, row[1]] = row[2]
             self._known[low, width] = np.cumsum(table, axis=0)
         return self._known[low, width]
-
-
-def _names(constraint: Constraint) -> Names:
-    return (*constraint.equal, *(name for group in constraint.unequal for name in group), *constraint.carried)
 
 
 def _number_labels(rows: Sequence[Sequence[int]], zeros: Zeros) -> Counts:

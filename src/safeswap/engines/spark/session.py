@@ -34,7 +34,7 @@ SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.log.level": "ERROR",
-    # Plans have few, evenly filled stages: adapting them would make each a job of its own, planned anew.
+    # Plans have few, evenly filled stages: adapting them would make each a separate job, planned again.
     "spark.sql.adaptive.enabled": "false",
     # Columns of few values take little room: a part of the usual 128 MB would hold ten million records.
     "spark.sql.files.maxPartitionBytes": "16m",

@@ -183,7 +183,7 @@ class NumericOptions:
     """Options for comparing records by numeric keys, and limits on exact computation."""
 
     alpha: float = 0.05
-    scale: Scale | str = "log"  # an unknown word has an error of its own
+    scale: Scale | str = "log"  # an unknown word has its own error
     distance: Distance | str = "relative"
     largest_units: int = 10
     secret: bytes = field(default=PUBLIC_KEY, repr=False)

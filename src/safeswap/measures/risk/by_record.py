@@ -73,15 +73,15 @@ def file_risk(
 
     asked = None if scenario is None else as_scenario(scenario)
     sensitive, weight = options["sensitive"], options["weight"]
-    common: dict[str, Any] = _stated(keys=tuple(keys) if keys or asked is None else None, missing=options["missing"])
+    common: dict[str, Any] = _drop_none(keys=tuple(keys) if keys or asked is None else None, missing=options["missing"])
     model = options["model"] if weight or (asked and asked.weight) else None
-    weighting = _stated(weight=weight or None, model=model)
-    measures: list[Measure] = [KAnonymity(**_stated(k=options["k"]), **common)]
+    weighting = _drop_none(weight=weight or None, model=model)
+    measures: list[Measure] = [KAnonymity(**_drop_none(k=options["k"]), **common)]
     if sensitive or (asked and asked.sensitive):
-        whose = _stated(sensitive=sensitive or None)
+        whose = _drop_none(sensitive=sensitive or None)
         measures += [LDiversity(**whose, l=options["l"], kind=kind, **common) for kind in ("distinct", "entropy")]
     measures.append(IndividualRisk(**weighting, **common))
-    special = _stated(max_size=options["max_size"], sampling_fraction=options["sampling_fraction"])
+    special = _drop_none(max_size=options["max_size"], sampling_fraction=options["sampling_fraction"])
     measures.append(Suda2(**special, **common))
     source = _read(data)
     if asked is not None:
@@ -92,7 +92,7 @@ def file_risk(
     return Assessment(scores=tuple(measure.score(seen) for measure in measures))
 
 
-def _stated(**values: Any) -> dict[str, Any]:
+def _drop_none(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -197,7 +197,7 @@ def write_record_risks(
     from safeswap.files.write import write
 
     source = _read(data)
-    meaning: dict[str, Any] = _stated(missing=options["missing"])
+    meaning: dict[str, Any] = _drop_none(missing=options["missing"])
     special = {"max_size": options["max_size"], "sampling_fraction": options["sampling_fraction"], **meaning}
     risks = record_risks(source, keys, weight=options["weight"], model=options["model"], **meaning).table()
     found = special_uniques(source, keys, **special).table()
@@ -273,7 +273,7 @@ def by_group_size(data: Microdata, resolved: Resolved) -> RiskView:
     """
     scenario = resolved.scenario
     least = max(2, int(np.ceil(scenario.default_tolerance)))
-    cells = key_cells(data, resolved.keys, missing=_missing(resolved, "none"))
+    cells = key_cells(data, resolved.keys, missing=_read_missing(resolved, "none"))
     like = cells.like[cells.of_record]
     edges = (least, *(size for size in SIZES if size > least))
     labels = [f"fewer than {least}", *(f"{a:,}–{b - 1:,}" for a, b in pairwise(edges))]
@@ -324,7 +324,7 @@ def by_household_risk(data: Microdata, resolved: Resolved) -> RiskView:
 
 def by_special_key(data: Microdata, resolved: Resolved) -> RiskView:
     """Count the records that a few keys make unique (SUDA), by key: those with a minimal unique that contains it."""
-    found = suda2.special_uniques(data, resolved.keys, missing=_missing(resolved, "none"))
+    found = suda2.special_uniques(data, resolved.keys, missing=_read_missing(resolved, "none"))
     of_record = found.cells.of_record
 
     def holding(held: Flags) -> Flags:
@@ -378,11 +378,11 @@ def make_view(name: str, original: Microdata, data: Microdata, scenario: object)
 
 
 def _record_risks(data: Microdata, resolved: Resolved) -> Floats:
-    found = record_risks(data, resolved.keys, weight=resolved.scenario.weight, missing=_missing(resolved, "any"))
+    found = record_risks(data, resolved.keys, weight=resolved.scenario.weight, missing=_read_missing(resolved, "any"))
     return np.asarray(found.risks[found.cells.of_record])
 
 
-def _missing(resolved: Resolved, default: Missing) -> Missing:
+def _read_missing(resolved: Resolved, default: Missing) -> Missing:
     return resolved.scenario.missing if "missing" in resolved.scenario.model_fields_set else default
 
 

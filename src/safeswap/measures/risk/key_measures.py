@@ -99,7 +99,7 @@ class LDiversity(KeyMeasure):
         float, Field(gt=0, le=1_000_000, description="with recursive: how often the most frequent value may occur")
     ] = 3.0
     weight: Annotated[
-        str, Field(description="survey weight by which values are counted; different ones are counted as they are")
+        str, Field(description="survey weight by which values are counted; distinct values are counted without it")
     ] = ""
 
     def pose(self, resolved: Resolved, data: Microdata) -> tuple[tuple[str, Measure], ...]:
@@ -217,7 +217,7 @@ def diversities(cells: KeyCells, values: CellValues, *, entropy: bool) -> tuple[
         return _diversity_of_disjoint(values, own, entropy=entropy), values.known
     totals, found = cells.sums(own.astype(values.counts.dtype)).astype(np.float64), np.zeros(number)
     for part in values.matched(cells):
-        found += _surprise(part, totals) if entropy else part > 0
+        found += _entropy_terms(part, totals) if entropy else part > 0
     return np.exp(found) if entropy else found, values.known
 
 
@@ -241,10 +241,10 @@ def flag_recursive(cells: KeyCells, values: CellValues, *, c: float, least: int)
 def _diversity_of_disjoint(values: CellValues, totals: Floats, *, entropy: bool) -> Floats:
     if not entropy:
         return np.bincount(values.cell, minlength=totals.size).astype(np.float64)
-    return np.exp(np.bincount(values.cell, _surprise(values.counts, totals[values.cell]), totals.size))
+    return np.exp(np.bincount(values.cell, _entropy_terms(values.counts, totals[values.cell]), totals.size))
 
 
-def _surprise(counts: npt.NDArray[Any], totals: Floats) -> Floats:
+def _entropy_terms(counts: npt.NDArray[Any], totals: Floats) -> Floats:
     shares = counts / np.where(totals > 0, totals, 1.0)
     return -shares * np.log(np.where(shares > 0, shares, 1.0))
 
@@ -331,10 +331,10 @@ def distances(cells: KeyCells, data: Microdata, sensitive: str, weight: str | No
         excess = np.maximum(shares - overall[value_of], 0.0)
         found: Floats = np.bincount(cell_of, excess, minlength=number).astype(np.float64)
         return found, records
-    return _ordered(cell_of, value_of, shares, overall, number), records
+    return _ordinal_distances(cell_of, value_of, shares, overall, number), records
 
 
-def _ordered(cell: Int64s, value: Int64s, shares: Floats, overall: Floats, number: int) -> Floats:
+def _ordinal_distances(cell: Int64s, value: Int64s, shares: Floats, overall: Floats, number: int) -> Floats:
     """Sum |P − Q| over the ranks, cell by cell."""
     cumulative = np.cumsum(overall)
     found = np.zeros(number)

@@ -67,7 +67,7 @@ class NRule(ParametricMeasure):
     def _count(self, comparison: Comparison, names: tuple[str, ...]) -> Score:
         from safeswap.arrays import cells
 
-        unswapped = ~self._touched(comparison)
+        unswapped = ~self._require_touched(comparison)
         counts = cells.record_cell_counts(*comparison.after.coded_columns(names))
         of_all = np.bincount(counts[counts < self.n], minlength=self.n)[1:]
         of_unswapped = np.bincount(counts[(counts < self.n) & unswapped], minlength=self.n)[1:]
@@ -104,7 +104,7 @@ class NRule(ParametricMeasure):
         sentence = self._meaning(value, int(of_unswapped.sum()), total, names) + note
         return self._score(value, sentence, names, detail)
 
-    def _touched(self, comparison: Comparison) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    def _require_touched(self, comparison: Comparison) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         if comparison.touched is None or comparison.touched.size != len(comparison.after):
             raise SpecError(
                 "the n-rule needs to know which records took part in the masking",

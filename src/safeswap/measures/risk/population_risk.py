@@ -43,7 +43,7 @@ MOST_CELLS = 4_000_000
 _MOST_SWEEPS = 500
 _CLOSE = 1e-9
 _FITS = 2.0
-"""A model whose z is within so many units fits well enough."""
+"""Largest absolute z of a model that fits well enough."""
 
 Interactions = Literal["auto", "1", "2", "3"]
 

@@ -64,7 +64,7 @@ class KeySuggestions:
     suggestions: tuple[KeySuggestion, ...]
     skipped: tuple[tuple[str, str], ...]
     note: str = ""
-    below: int = 2  # a record counts as unique if fewer than so many have its values
+    below: int = 2  # a record counts as unique if fewer records than this have its values
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -211,7 +211,7 @@ class ModelData:
         if self._is_number(factor.name) and factor.level is None:
             return [(factor.name, finite_numbers(data, factor.name))]
         column = align(self.comparison, factor.name)
-        texts, missing = level_texts(column.levels), self._missing(column)
+        texts, missing = level_texts(column.levels), self._flag_missing(column)
         codes = (column.before, column.after)[number]
         if factor.level is not None:
             if factor.level not in texts:
@@ -223,7 +223,7 @@ class ModelData:
                 )
             wanted = np.array([text == factor.level for text in texts] + [False])
             return [(str(factor), np.where(missing[codes], np.nan, wanted[codes]))]
-        order, occurring = self._order(factor.name, texts), self._occurring(column)
+        order, occurring = self._order(factor.name, texts), self._flag_occurring(column)
         shown = [place for place in order if not missing[place] and occurring[place]]
         counts = np.bincount(column.before, minlength=len(texts) + 1)
         found = []
@@ -242,17 +242,17 @@ class ModelData:
                 if column is None:
                     flags[number][np.isnan(finite_numbers(data, name))] = False
                 else:
-                    flags[number][self._missing(column)[(column.before, column.after)[number]]] = False
+                    flags[number][self._flag_missing(column)[(column.before, column.after)[number]]] = False
         return flags[0], flags[1]
 
-    def _occurring(self, column: AlignedColumn) -> Flags:
+    def _flag_occurring(self, column: AlignedColumn) -> Flags:
         """Flag the levels that a record of the model has, in either file: the others would only make it collinear."""
         counts = np.zeros(len(column.levels) + 1, dtype=np.int64)
         for codes, complete in zip((column.before, column.after), self._complete, strict=True):
             counts += np.bincount(codes[complete], minlength=len(counts))
         return counts > 0
 
-    def _missing(self, column: AlignedColumn) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    def _flag_missing(self, column: AlignedColumn) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         stated = set(self.comparison.after.schema[column.name].missing)
         return np.array([text in stated for text in level_texts(column.levels)] + [True])
 
@@ -317,7 +317,7 @@ class ModelMeasure(ParametricMeasure):
     @model_validator(mode="before")
     @classmethod
     def _reads_one(cls, values: Any) -> Any:
-        """Read a single model from its formula and family, as they are written in one word."""
+        """Read a single model from its formula and family, written as one word."""
         if not isinstance(values, Mapping) or "formula" not in values:
             return values
         rest = {name: value for name, value in values.items() if name not in ("formula", "family")}
@@ -417,7 +417,7 @@ def estimate(data: ModelData, number: int, model: Model) -> Estimates:
     """Fit the model to one of the two files."""
     side = data.side(number, binary=model.family == "logistic")
     if model.family == "logistic" and not np.isin(side.response, (0.0, 1.0)).all():
-        return _nothing(side, "its response is not 0 and 1")
+        return _no_estimates(side, "its response is not 0 and 1")
     file = (data.comparison.before, data.comparison.after)[number]
     weight = find_weight(file.schema, model.weight) if model.weighted else ""
     if not weight:
@@ -428,9 +428,11 @@ def estimate(data: ModelData, number: int, model: Model) -> Estimates:
     design = read_design(file, weight=weight, sampled=data.comparison.before)
     found = regression.fit(side.design, side.response, model.family, design.weights[side.kept])
     if found.problem:
-        return _nothing(side, found.problem)
+        return _no_estimates(side, found.problem)
     if design.lonely:
-        return _nothing(side, f"{plural(design.lonely, 'stratum has', 'strata have')} one primary sampling unit only")
+        return _no_estimates(
+            side, f"{plural(design.lonely, 'stratum has', 'strata have')} one primary sampling unit only"
+        )
     scores = np.zeros((len(side.kept), found.scores.shape[1]))
     scores[side.kept] = found.scores
     spread = found.bread @ design.covariance(scores) @ found.bread
@@ -439,7 +441,7 @@ def estimate(data: ModelData, number: int, model: Model) -> Estimates:
     return Estimates(side.names, found.coefficients, np.sqrt(np.diag(spread)), critical)
 
 
-def _nothing(side: Side, problem: str) -> Estimates:
+def _no_estimates(side: Side, problem: str) -> Estimates:
     none = np.full(len(side.names), np.nan)
     return Estimates(side.names, none, none, np.nan, problem)
 

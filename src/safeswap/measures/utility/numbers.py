@@ -47,26 +47,64 @@ from safeswap.model.text import plural
 Sides = tuple[Floats, Floats]
 
 
-class NumberChange(WeightedMeasure):
-    """The mean magnitude of the changes of a statistic of numeric attributes, with one row per change."""
+class NumericMeasure(WeightedMeasure):
+    """A measure of some numeric attributes, of at least ``least`` together."""
 
     axis: ClassVar[Axis] = Axis.DISTORTION
-    default_for: ClassVar[frozenset[Situation]] = frozenset({"numbers"})
-    sources: ClassVar[tuple[str, ...]] = (
-        "Domingo-Ferrer & Torra (2001), Disclosure Control Methods and Information Loss for Microdata",
-    )
-    together: ClassVar[int] = 1
-    lacking: ClassVar[str] = "no numeric attribute varies"
+    least: ClassVar[int] = 1
+    takes_weights: ClassVar[bool] = False  # also if they are not named
 
     variables: Annotated[AttributeNames, Field(description="numeric attributes; all of them if empty")] = ()
 
     def find_obstacle(self, comparison: Comparison) -> str:
         """Return why there is nothing to measure: too few numeric attributes, or none that changed."""
         names = self._names(comparison)
-        if len(names) < self.together:
+        if len(names) < self.least:
             return "there is no numeric attribute" if not names else "it needs two numeric attributes"
         changed = changed_names(comparison)
         return "" if not changed or changed.intersection(names) else "masking changed no numeric attribute"
+
+    def _names(self, comparison: Comparison) -> tuple[str, ...]:
+        """Return the numeric attributes of both files; weights only if they are named or taken."""
+        for name in self.variables:
+            comparison.before.schema[name]
+        numeric, schema = numeric_names(comparison), comparison.before.schema
+        numbers = (name for name in schema.names if name in numeric)
+        return self.variables or tuple(n for n in numbers if self.takes_weights or schema[n].kind is not Kind.WEIGHT)
+
+    def _matrices(self, comparison: Comparison) -> tuple[tuple[str, ...], Floats, Floats]:
+        """Return the attributes that vary in the original, and their values before and after, scaled to at most 1."""
+        kept, before, after = [], [], []
+        for name in self._names(comparison):
+            one, other = _sides(comparison, name)
+            known = one[~np.isnan(one)]
+            if known.size > 1 and known.max() > known.min():
+                kept.append(name)
+                before.append(one)
+                after.append(other)
+        if len(kept) < self.least:
+            raise self._unmeasurable()
+        return tuple(kept), np.stack(before), np.stack(after)
+
+    def _name_constant(self, comparison: Comparison, kept: tuple[str, ...]) -> str:
+        """Return a note on the attributes that were left out, since they do not vary."""
+        lacking = [name for name in self._names(comparison) if name not in kept]
+        shown = ", ".join(lacking[:8]) + (f" and {len(lacking) - 8} more" if len(lacking) > 8 else "")
+        return f" Not measured, since they do not vary: {shown}." if lacking else ""
+
+    def _unmeasurable(self, why: str = "", hint: str = "name numeric attributes whose values differ") -> SpecError:
+        why = why or ("no numeric attribute varies" if self.least == 1 else "no two numeric attributes vary")
+        return SpecError(f"{self.name} cannot be measured: {why}", code="no-numeric-attribute", hint=hint)
+
+
+class NumberChange(NumericMeasure):
+    """The mean magnitude of the changes of a statistic of numeric attributes, with one row per change."""
+
+    takes_weights: ClassVar[bool] = True
+    default_for: ClassVar[frozenset[Situation]] = frozenset({"numbers"})
+    sources: ClassVar[tuple[str, ...]] = (
+        "Domingo-Ferrer & Torra (2001), Disclosure Control Methods and Information Loss for Microdata",
+    )
 
     def _score_by(self, comparison: Comparison, weight: str) -> Score:
         """Score the masking; the detail has one row per attribute or pair, with the sign."""
@@ -74,25 +112,20 @@ class NumberChange(WeightedMeasure):
         names = self._names(comparison)
         columns = {name: _sides(comparison, name) for name in names}
         rows: list[dict[str, Any]] = []
-        for chosen in combinations(names, self.together):
+        for chosen in combinations(names, self.least):
             with np.errstate(all="ignore"):  # no spread, no figure
                 change = self._change(weights, *(columns[name] for name in chosen))
             if np.isfinite(change):
                 rows.append({"attributes": list(chosen), "value": float(change)})
         if not rows:
-            raise SpecError(
-                f"{self.name} cannot be measured: {self.lacking}",
-                code="no-numeric-attribute",
-                hint="name numeric attributes whose values differ",
-            )
+            raise self._unmeasurable()
         value = float(np.mean([abs(row["value"]) for row in rows]))
         seen = {name for row in rows for name in row["attributes"]}
         known = tuple(name for name in names if name in seen)
-        sentence = self._meaning(value, len(rows)) + self._name_largest(rows) + _unmeasured_note(names, known)
-        if self.together == 1 and not weight:
+        sentence = self._meaning(value, len(rows)) + self._name_largest(rows) + self._name_constant(comparison, known)
+        if self.least == 1 and not weight:
             sentence += " Exchanging values keeps it over the whole file: this figure cannot detect a swap."
-        types = pa.schema([("attributes", pa.list_(pa.string())), ("value", pa.float64())])
-        return self._score(value, sentence, known, pa.Table.from_pylist(rows, schema=types))
+        return self._score(value, sentence, known, _table(rows))
 
     @abstractmethod
     def _change(self, weights: Sides, *sides: Sides) -> float:
@@ -101,12 +134,6 @@ class NumberChange(WeightedMeasure):
     @abstractmethod
     def _meaning(self, value: float, number: int) -> str:
         """Describe the figure in plain words."""
-
-    def _names(self, comparison: Comparison) -> tuple[str, ...]:
-        for name in self.variables:
-            comparison.before.schema[name]
-        numeric = numeric_names(comparison)
-        return self.variables or tuple(name for name in comparison.before.schema.names if name in numeric)
 
     def _name_largest(self, rows: list[dict[str, Any]]) -> str:
         worst = max(rows, key=lambda row: abs(row["value"]))
@@ -164,8 +191,7 @@ class CorrelationChange(NumberChange):
 
     name: ClassVar[str] = "correlation_change"
     title: ClassVar[str] = "change in correlations"
-    together: ClassVar[int] = 2
-    lacking: ClassVar[str] = "no two numeric attributes vary"
+    least: ClassVar[int] = 2
 
     def _change(self, weights: Sides, *sides: Sides) -> float:
         (before, after), (other_before, other_after) = sides
@@ -218,62 +244,7 @@ def _attributes(number: int) -> str:
     return "one numeric attribute" if number == 1 else f"{number:,} numeric attributes"
 
 
-def _unmeasured_note(names: tuple[str, ...], known: tuple[str, ...]) -> str:
-    lacking = [name for name in names if name not in known]
-    shown = ", ".join(lacking[:8]) + (f" and {len(lacking) - 8} more" if len(lacking) > 8 else "")
-    return f" Not measured, since they do not vary: {shown}." if lacking else ""
-
-
 _NO_EIGENVALUE = 1e-8
-
-
-class NumericMeasure(WeightedMeasure):
-    """A measure of some numeric attributes."""
-
-    axis: ClassVar[Axis] = Axis.DISTORTION
-    least: ClassVar[int] = 1
-
-    variables: Annotated[AttributeNames, Field(description="numeric attributes; all of them if empty")] = ()
-
-    def find_obstacle(self, comparison: Comparison) -> str:
-        """Return why there is nothing to measure: too few numeric attributes, or none that changed."""
-        names = self._names(comparison)
-        if len(names) < self.least:
-            return "there is no numeric attribute" if not names else "it needs two numeric attributes"
-        changed = changed_names(comparison)
-        return "" if not changed or changed.intersection(names) else "masking changed no numeric attribute"
-
-    def _names(self, comparison: Comparison) -> tuple[str, ...]:
-        """Return the numeric attributes of both files, without weights unless they are named."""
-        for name in self.variables:
-            comparison.before.schema[name]
-        numeric, schema = numeric_names(comparison), comparison.before.schema
-        return self.variables or tuple(n for n in schema.names if n in numeric and schema[n].kind is not Kind.WEIGHT)
-
-    def _matrices(self, comparison: Comparison) -> tuple[tuple[str, ...], Floats, Floats]:
-        """Return the attributes that vary in the original, and their values before and after, scaled to at most 1."""
-        kept, before, after = [], [], []
-        for name in self._names(comparison):
-            sides = [finite_numbers(data, name) for data in (comparison.before, comparison.after)]
-            largest = max((float(np.nanmax(np.abs(s))) for s in sides if not np.isnan(s).all()), default=0.0)
-            one, other = (side / largest if largest > 0 else side for side in sides)
-            known = one[~np.isnan(one)]
-            if known.size > 1 and known.max() > known.min():
-                kept.append(name)
-                before.append(one)
-                after.append(other)
-        if len(kept) < self.least:
-            raise SpecError(
-                f"{self.name} cannot be measured: "
-                + ("no numeric attribute varies" if self.least == 1 else "no two numeric attributes vary"),
-                code="no-numeric-attribute",
-                hint="name numeric attributes whose values differ",
-            )
-        return tuple(kept), np.stack(before), np.stack(after)
-
-    def _left_out(self, comparison: Comparison, kept: tuple[str, ...]) -> str:
-        lacking = [name for name in self._names(comparison) if name not in kept]
-        return f" Not measured, since they do not vary: {', '.join(lacking[:8])}." if lacking else ""
 
 
 class Il1s(NumericMeasure):
@@ -311,7 +282,7 @@ class Il1s(NumericMeasure):
             f"Numbers moved by {value:.4f} of √2 standard deviations on average over "
             f"{plural(len(names), 'numeric attribute')} (IL1s {total:,.4g} in total)."
         )
-        return self._score(value, sentence + self._left_out(comparison, names), names, _table(rows, "sum"))
+        return self._score(value, sentence + self._name_constant(comparison, names), names, _table(rows, "sum"))
 
 
 class Eigen(NumericMeasure):
@@ -348,7 +319,7 @@ class Eigen(NumericMeasure):
         if zeros:
             word = plural(zeros, "eigenvalue is", "eigenvalues are")
             sentence += f" {word} 0, since attributes depend on each other, and left out."
-        return self._score(value, sentence + self._left_out(comparison, names), names, _table(rows, "before"))
+        return self._score(value, sentence + self._name_constant(comparison, names), names, _table(rows, "before"))
 
 
 class Correlations(NumericMeasure):
@@ -377,16 +348,13 @@ class Correlations(NumericMeasure):
             if np.isfinite(one) and np.isfinite(other):
                 rows.append({"attributes": [names[i], names[j]], "before": one, "value": other - one})
         if not rows:
-            raise SpecError(
-                f"{self.name} cannot be measured: no two numeric attributes vary together",
-                code="no-numeric-attribute",
-                hint="name numeric attributes that have values in the same records",
-            )
+            hint = "name numeric attributes that have values in the same records"
+            raise self._unmeasurable("no two numeric attributes vary together", hint)
         worst = max(rows, key=lambda row: abs(row["value"]))
         value = float(abs(worst["value"]))
         kind = "rank correlation" if self.ranks else "correlation"
         sentence = f"The largest change of a {kind} is {worst['value']:+.4f}: {' × '.join(worst['attributes'])}."
-        return self._score(value, sentence + self._left_out(comparison, names), names, _table(rows, "before"))
+        return self._score(value, sentence + self._name_constant(comparison, names), names, _table(rows, "before"))
 
     def _correlate(self, x: Floats, y: Floats, weights: Floats) -> float:
         both = ~(np.isnan(x) | np.isnan(y))

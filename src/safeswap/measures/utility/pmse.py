@@ -171,7 +171,7 @@ def _group(comparison: Comparison, names: tuple[str, ...], weight: str = "") -> 
         )
     of_record = np.zeros(len(is_masked), dtype=np.int64)
     for code, column in zip(codes, columns, strict=True):
-        # Numbered anew after each attribute, so that products of many levels do not overflow.
+        # Renumbered after each attribute, so that products of many levels do not overflow.
         of_record = np.unique(of_record * max(1, column.cardinality) + code, return_inverse=True)[1]
     number = int(of_record.max()) + 1
     some = np.empty(number, dtype=np.int64)

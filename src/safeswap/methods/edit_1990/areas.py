@@ -345,8 +345,8 @@ def agree_but_one(fixed: Sequence[Codes], keys: Sequence[Codes], wanted: Rows, s
     def look(number: int) -> None:
         for start in range(runs[number][0], runs[number][1], _BLOCK):
             block = slice(start, min(start + _BLOCK, runs[number][1]))
-            near = in_three.among([column[block] for column in columns], skipped[block]) + start
-            found[number].append(near[one_by_one.among([column[near] for column in columns])])
+            near = in_three.find_rows([column[block] for column in columns], skipped[block]) + start
+            found[number].append(near[one_by_one.find_rows([column[near] for column in columns])])
 
     run_all(look, range(len(runs)))
     return np.concatenate([rows for part in found for rows in part])
@@ -363,7 +363,7 @@ class _Wanted:
         self.marks = np.zeros(1 << (bits - 3), dtype=np.uint8)
         _mark(sums, self.marks, self.shift)
 
-    def among(self, columns: Sequence[Codes], skipped: Flags | None = None) -> Rows:
+    def find_rows(self, columns: Sequence[Codes], skipped: Flags | None = None) -> Rows:
         """Return the positions of the records that agree."""
         passed_over = np.zeros(len(columns[0]), dtype=np.bool_) if skipped is None else skipped
         found: Rows = _find_marked(self._sums(columns), self.marks, self.shift, passed_over)

@@ -108,7 +108,7 @@ class DrawKeys:
     keep: bytes = field(repr=False)
 
     @classmethod
-    def derived(cls, secret: bytes, data: Microdata, *, replicate: int) -> DrawKeys:
+    def derive(cls, secret: bytes, data: Microdata, *, replicate: int) -> DrawKeys:
         """Derive the keys of one file and replicate."""
 
         def key(purpose: str) -> bytes:
@@ -172,7 +172,7 @@ def keyed_walk(
     found = np.flatnonzero(wanting)
     choosers = np.zeros(wanting.size, dtype=np.uint64)
     choosers[found] = _draws(identity[_leaders(classes, found, identity, keys.record)], keys.partner)
-    ordered, draws = window.in_order(classes.rows, labels.all(), _draws(identity, keys.record))
+    ordered, draws = window.gather_in_order(classes.rows, labels.all(), _draws(identity, keys.record))
     whole = _Walk(
         starts=classes.starts,
         strata=classes.strata,
@@ -332,7 +332,7 @@ def _leaders(
     sizes = classes.sizes[found]
     rows = classes.rows_of(found)
     starts = np.concatenate([[0], np.cumsum(sizes)])
-    return _lowest(starts, np.arange(found.size), rows, _draws(identity[rows], record_key))
+    return _find_lowest(starts, np.arange(found.size), rows, _draws(identity[rows], record_key))
 
 
 def _choosers(
@@ -347,11 +347,13 @@ def _choosers(
     """Return, for each wanting class, the draw that selects its candidate: a second draw of the record drawn first."""
     found = np.flatnonzero(wanting)
     choosers = np.zeros(wanting.size, dtype=np.uint64)
-    choosers[found] = _draws(identity[_lowest(starts, found, rows, draws)], keys.partner)
+    choosers[found] = _draws(identity[_find_lowest(starts, found, rows, draws)], keys.partner)
     return choosers
 
 
-def _lowest(starts: Int64s, chosen: Int64s, rows: npt.NDArray[np.uint32], draws: UInt64s) -> npt.NDArray[np.uint32]:
+def _find_lowest(
+    starts: Int64s, chosen: Int64s, rows: npt.NDArray[np.uint32], draws: UInt64s
+) -> npt.NDArray[np.uint32]:
     """Return the row of the lowest draw in each of the chosen classes, given their rows and draws."""
     sizes = np.diff(starts)[chosen]
     begins = np.cumsum(sizes) - sizes

@@ -399,7 +399,7 @@ class EditTargeted(ExchangingMethod):
         data = records.held
         assert data is not None  # noqa: S101  (declared in ``needs``)
         edit = _prepare(data, spec)
-        keys = DrawKeys.derived(key.secret, data, replicate=replicate)
+        keys = DrawKeys.derive(key.secret, data, replicate=replicate)
         wanting = draw_kept(data, edit.classes, edit.below, fraction=spec.keep_fraction, keys=keys)
         if spec.variant == "letter":
             walked = letter_walk(edit.classes, wanting)

@@ -97,7 +97,7 @@ def _descend(keys: Names, by: Names, deviation: Callable[[Names, str], float]) -
     steps: list[Step] = []
     while len(chosen) + 1 < len(keys):
         found = {name: deviation(chosen, name) for name in keys if name not in chosen}
-        best = _smallest(found)
+        best = _find_smallest(found)
         number = len(chosen) + 1
         steps += [
             Step(number=number, keys=(*chosen, name), deviation=value, chosen=name == best)
@@ -108,7 +108,7 @@ def _descend(keys: Names, by: Names, deviation: Callable[[Names, str], float]) -
     return SortOrder(keys=(last, *reversed(chosen)), by=by, steps=tuple(steps))
 
 
-def _smallest(found: Mapping[str, float]) -> str:
+def _find_smallest(found: Mapping[str, float]) -> str:
     """Return the key of the smallest figure; among equals the one named first."""
     known = [value for value in found.values() if not isnan(value)]
     if not known:

@@ -27,10 +27,12 @@ MOST_CLASSES = 128
 _FEW = 64  # positions of a class arranged at first; the rest only if these are used up
 
 
-def in_order(rows: UInt32s, labels: UInt64s, draws: UInt64s) -> tuple[UInt64s, UInt64s]:
+def gather_in_order(rows: UInt32s, labels: UInt64s, draws: UInt64s) -> tuple[UInt64s, UInt64s]:
     """Return labels and draws of the records in the order of ``rows``.
 
-    >>> labels, draws = in_order(np.array([1, 0], np.uint32), np.array([5, 6], np.uint64), np.array([7, 8], np.uint64))
+    >>> labels, draws = gather_in_order(
+    ...     np.array([1, 0], np.uint32), np.array([5, 6], np.uint64), np.array([7, 8], np.uint64)
+    ... )
     >>> labels.tolist(), draws.tolist()
     ([6, 5], [8, 7])
     """

@@ -33,7 +33,7 @@ from safeswap.model.invariant import AttributePromise, AttributesPromise, Invari
 from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import finite_numbers, ordered_numbers
 from safeswap.model.schema import Kind
-from safeswap.model.spec import CATEGORIES, IsoDate, MaskSpec, takes
+from safeswap.model.spec import CATEGORIES, IsoDate, MaskSpec, refuse_repeats, takes
 from safeswap.model.text import plural
 
 Attributes = Annotated[Names, Field(min_length=1, description="attributes to change")]
@@ -52,8 +52,7 @@ class AttributesSpec(MaskSpec):
 
     @model_validator(mode="after")
     def _check_names(self) -> AttributesSpec:
-        if len(set(self.attributes)) != len(self.attributes):
-            raise ValueError("attributes names an attribute twice")
+        refuse_repeats(self, "attributes")
         return self
 
     @property
@@ -208,8 +207,7 @@ class PramSpec(AttributesSpec):
 
     @model_validator(mode="after")
     def _check_consistency(self) -> PramSpec:
-        if len(set(self.within)) != len(self.within):
-            raise ValueError("within names an attribute twice")
+        refuse_repeats(self, "within")
         both = sorted(set(self.within) & set(self.attributes))
         if both:
             raise ValueError(f"{both[0]!r} cannot be changed and kept")

@@ -93,7 +93,7 @@ def _put_numbers(data: Microdata, before: Attribute, column: pa.ChunkedArray) ->
 
 
 def _renew(before: Attribute, **stated: Any) -> Attribute:
-    """Return an attribute whose values are others than before: what describes values is stated again.
+    """Return an attribute with new values: what described the old ones is stated again.
 
     Equal values stay equal, so what members of a household share they still share.
     """
@@ -213,7 +213,7 @@ def describe_result(step: Step, values: Values, target: Target) -> Attribute:
         return before
     kind = _kind_after(step, before.kind)
     news = dict.fromkeys(new for new in target.values() if new is not None)
-    missing = _missing(step, before, news)
+    missing = _missing_after(step, before, news)
     ranges = step.labels if isinstance(step, Ranges) else band_labels(step) if isinstance(step, DateBand) else ()
     levels = [*ranges, *news]
     levels = [text for text in dict.fromkeys(levels) if text not in missing]
@@ -240,7 +240,7 @@ def _kind_after(step: Step, before: Kind) -> Kind:
     return Kind.ORDINAL if isinstance(step, Ranges) or by_number else before
 
 
-def _missing(step: Step, before: Attribute, news: Mapping[str, None]) -> tuple[str, ...]:
+def _missing_after(step: Step, before: Attribute, news: Mapping[str, None]) -> tuple[str, ...]:
     if isinstance(step, GlobalRecode) and step.missing:
         kept = before.missing[len(step.missing) :]
         return tuple(dict.fromkeys([*step.missing, *kept]))

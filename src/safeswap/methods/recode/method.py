@@ -123,11 +123,11 @@ class Recoded(AttributePromise):
         split = len(pairs) - len({old for old, _ in pairs})
         if split:
             return f"{plural(split, 'value')} of {self.attribute} became more than one value"
-        wrong = sum(new != self._expected(old) for old, new in pairs)
+        wrong = sum(new != self._expect(old) for old, new in pairs)
         found = plural(wrong, f"value of {self.attribute} is", f"values of {self.attribute} are")
         return f"{found} not what the recoding says" if wrong else ""
 
-    def _expected(self, value: str | None) -> str | None:
+    def _expect(self, value: str | None) -> str | None:
         for step, attribute in zip(self.steps, self.before, strict=True):
             value = value if value is None else expected_value(value, step, attribute)
         return value
@@ -300,7 +300,7 @@ class RecodeMethod(ValueChangingMethod):
 
     def apply(self, data: Microdata, spec: RecodeSpec, *, key: Key, replicate: int = 0) -> Masked:
         """Recode the data. Key and replicate have no effect and are only recorded in the audit."""
-        stages, after = run_steps(data, spec)  # the new columns are at hand: nothing needs to be looked up
+        stages, after = run_steps(data, spec)  # the new columns exist already: nothing needs to be looked up
         after = after.with_columns({name: _keep_index(data, after, name) for name in spec.names}, {})
         changes = {name: _change(data, after, name) for name in spec.names}
         facts, plan = _note_steps(stages, after), _plan(data, spec, after)

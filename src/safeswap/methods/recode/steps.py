@@ -42,7 +42,7 @@ _FEW = 5
 # A value or label of an attribute, as opposed to an attribute's name: forms use another control.
 Value = Annotated[
     str,
-    BeforeValidator(lambda given: given.isoformat() if type(given) is dt.date else given),  # TOML has dates of its own
+    BeforeValidator(lambda given: given.isoformat() if type(given) is dt.date else given),  # TOML has its own dates
     Field(json_schema_extra={"format": "value"}),
 ]
 

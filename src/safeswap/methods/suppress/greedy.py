@@ -366,7 +366,7 @@ class Greedy:
         self.blanked = np.concatenate([self.blanked, np.zeros(more.size, np.int64)])[order]
         cells = np.repeat(self._cells_of(classes), numbers, axis=0)
         self.cells = np.concatenate([self.cells, cells])[order]
-        found = np.repeat(self._company_of(classes), numbers, axis=0)
+        found = np.repeat(self._count_company(classes), numbers, axis=0)
         self.company = np.concatenate([self.company, found])[order]
 
     def resume(self, blanking: Blanking) -> None:
@@ -503,7 +503,7 @@ class Greedy:
             found[(self.problem.blank[classes][:, None] & self.masks[None, :]) != 0] = -1
         return found
 
-    def _company_of(self, classes: Int64s) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
+    def _count_company(self, classes: Int64s) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
         found = count_company(self.problem, classes, self.candidates, spare=True)
         # If no choice has donors to spare, allow every choice that has any.
         hard = (found[:, :-1] < 1).all(axis=1)

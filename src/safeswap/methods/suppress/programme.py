@@ -138,7 +138,7 @@ class _Choices:
     classes: Int64s
     masks: Int64s
 
-    def only(self, kept: npt.NDArray[Any]) -> _Choices:
+    def select(self, kept: npt.NDArray[Any]) -> _Choices:
         return _Choices(self.rows[kept], self.classes[kept], self.masks[kept])
 
 
@@ -162,7 +162,7 @@ def _drop_duplicates(problem: Problem, taking_part: Int64s, choices: _Choices) -
     order = np.lexsort((choices.masks, problem.cost(choices.masks), sign, choices.rows))
     first = np.ones(order.size, np.bool_)
     first[1:] = (np.diff(choices.rows[order]) != 0) | (sign[order][1:] != sign[order][:-1])
-    return choices.only(np.sort(order[first]))
+    return choices.select(np.sort(order[first]))
 
 
 def _add_escapes(problem: Problem, taking_part: Int64s, dearest: Floats, builder: _Builder, balance: Int64s) -> Int64s:
@@ -258,7 +258,7 @@ def _fill_cells(
     builder.enter(only_open[of_pair.ravel()], columns[some], 1.0)
     builder.enter(only_open, opened[pairs[:, 1]], -problem.members[pairs[:, 0]].astype(np.float64))
     if outside.size:
-        _call_donors(problem, c, outside, choices.only(first[open_]), fill, builder)
+        _call_donors(problem, c, outside, choices.select(first[open_]), fill, builder)
 
 
 def _call_donors(problem: Problem, c: int, outside: Int64s, cells: _Choices, fill: Int64s, builder: _Builder) -> None:

@@ -32,7 +32,7 @@ from safeswap.model.text import plural
 _SHORT = 1e-9  # largest rounding error of a sum of weights, as a share
 _WORDS = {
     "none": "a missing value matching nothing",
-    "own": "a missing value being a value of its own",
+    "own": "a missing value being a separate value",
     "any": "a record counting by the keys that it has",
     "vouching": "a missing value matching every value and counting for others",
 }

@@ -269,7 +269,7 @@ class _Settling:
         found = self.problem.classes
         sizes = np.where(counted, found.sizes, 0).astype(np.float64)
         if not keys:
-            return np.full(sizes.size, inf)  # whoever publishes no key is in no combination
+            return np.full(sizes.size, inf)  # a record without published keys is in no combination
         codes, possible = cell_codes(found, decode_mask(keys))
         total: Floats = cell_sizes(codes, possible, sizes)[codes]
         return total

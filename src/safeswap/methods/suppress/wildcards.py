@@ -52,7 +52,7 @@ class UnsafeCells:
     lacks: Floats
     members: Int64s
 
-    def only(self, rows: Int64s) -> UnsafeCells:
+    def select(self, rows: Int64s) -> UnsafeCells:
         """Select some of them."""
         return UnsafeCells(self.combinations[rows], self.classes[rows], self.lacks[rows], self.members[rows])
 
@@ -82,7 +82,7 @@ def cover_bound(problem: Problem, *, seconds: float, enough: float) -> float:
     if not cells.classes.size:
         return 0.0
     sample = np.unique(np.linspace(0, cells.classes.size - 1, min(_MOST_CELLS, cells.classes.size)).astype(np.int64))
-    market = _Market(problem, cells.only(sample))
+    market = _Market(problem, cells.select(sample))
     best = 0.0
     for _ in range(_MOST_ROUNDS):
         prices = market.prices()
@@ -288,10 +288,10 @@ def _best_step(problem: Problem, blanking: Blanking) -> tuple[int, int] | None:
             unsafe.append((c, small, problem.needed[c] - sizes[small]))
     if not unsafe:
         return None
-    return _widest(problem, found, source, masks, unsafe)
+    return _find_widest(problem, found, source, masks, unsafe)
 
 
-def _widest(
+def _find_widest(
     problem: Problem, found: Classes, source: Int64s, masks: Int64s, unsafe: list[tuple[int, Int64s, Floats]]
 ) -> tuple[int, int]:
     """Compare sets of keys by how many unsafe records they make safer, for the best record of each."""

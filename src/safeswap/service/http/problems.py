@@ -277,14 +277,14 @@ async def _handle_http_error(_request: Request, error: Exception) -> Response:
 async def _handle_invalid_request(_request: Request, error: Exception) -> Response:
     """Report where and why a request is invalid, without repeating its values, which may be confidential."""
     assert isinstance(error, RequestValidationError)  # noqa: S101  (registered for nothing else)
-    found = [{"where": _where(each), "problem": _reason(each)} for each in error.errors()[:20]]
+    found = [{"where": _locate_error(each), "problem": _reason(each)} for each in error.errors()[:20]]
     first = found[0] if found else {"where": "body", "problem": "not understood"}
     detail = f"the request cannot be used: {first['where']}: {first['problem']}"
     fields = {"errors": found}
     return problem_response(make_problem(422, detail, code="bad-request-body", hint="see /api/docs", fields=fields))
 
 
-def _where(error: Mapping[str, Any]) -> str:
+def _locate_error(error: Mapping[str, Any]) -> str:
     """Return the path of an error, with unknown keys masked: a key sent by a client may be anything."""
     parts = list(error["loc"])
     if error.get("type") in {"extra_forbidden", "invalid_key"} and parts:

@@ -149,7 +149,7 @@ def read_cursor(cursor: str) -> tuple[Any, ...]:
     except ValueError:
         place = None
     if not isinstance(place, list) or not all(isinstance(part, (str, int, float)) for part in place):
-        raise Unprocessable("the cursor is none of ours", code="bad-cursor", hint="take it from the page before")
+        raise Unprocessable("this cursor is not valid", code="bad-cursor", hint="use `next` of the previous page")
     return tuple(place)
 
 
@@ -164,7 +164,7 @@ def check_cursor(paging: Paging, order: Sequence[ColumnElement[Any]]) -> tuple[A
     )
     if not fits:
         raise Unprocessable(
-            "the cursor belongs to another list", code="bad-cursor", hint="take it from the page before"
+            "the cursor belongs to another list", code="bad-cursor", hint="use `next` of the previous page"
         )
     return after
 

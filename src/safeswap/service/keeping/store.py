@@ -101,7 +101,7 @@ class Store:
         """Return True if the project has a folder."""
         return (self.root / "projects" / _check_name(project_id)).is_dir()
 
-    def used(self, project_id: str) -> int:
+    def count_bytes(self, project_id: str) -> int:
         """Return the bytes used by a project."""
         total = 0
         for folder, _, files in os.walk(self.project(project_id)):
@@ -112,7 +112,7 @@ class Store:
 
     def check_room(self, project_id: str, wanted: int) -> None:
         """Refuse to exceed the project's quota or the disk."""
-        used, quota = self.used(project_id), self._limits.project_bytes
+        used, quota = self.count_bytes(project_id), self._limits.project_bytes
         if used + wanted > quota:
             raise OutputError(
                 f"the project would take {plural(used + wanted, 'byte')}; it may take {quota:,}",

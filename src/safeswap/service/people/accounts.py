@@ -88,7 +88,7 @@ def count_attempt(service: Service, *, name: str, address: str, device: str = ""
         wait = max(_seconds_to_wait(connection, subject, backoff, at) for subject, backoff in subjects)
         if wait > 0:
             raise TooMany(
-                "too many failed log-ins; wait before the next try", code="throttled", seconds=max(1, round(wait))
+                "too many failed logins; wait before trying again", code="throttled", seconds=max(1, round(wait))
             )
         rows = [{"id": new_id(), "subject": subject, "at": at} for subject, _ in subjects]
         connection.execute(insert(log_ins), rows)
@@ -189,7 +189,7 @@ def hash_password(password: str, *, name: str = "") -> str:
         )
     if is_common(password):
         raise SpecError(
-            "this password is among the first that anyone would try",
+            "this password is too common",
             code="common-password",
             hint="a sentence of a few words is easy to remember and hard to guess",
         )

@@ -133,7 +133,7 @@ class Provider:
     def _fetch_metadata(self) -> dict[str, Any]:
         found = self._request("GET", self.settings.issuer.rstrip("/") + "/.well-known/openid-configuration")
         if found.get("issuer") != self.settings.issuer:
-            raise Unavailable("the identity provider goes by another name than the settings say", code="provider")
+            raise Unavailable("the identity provider states another issuer than the settings", code="provider")
         return found
 
     def _request(self, method: str, address: str, **options: Any) -> dict[str, Any]:

@@ -263,7 +263,9 @@ def project_access(request: Request, caller: Caller, project_id: str, permission
     if row is None or not (row.is_member or caller.role == Role.ADMIN):
         raise NotFound("there is no such project", hint="see GET /projects")
     if permission == "invite" and not _may_invite(row, caller):
-        raise Forbidden("only who made the project, its officers and administrators change its members", code="role")
+        raise Forbidden(
+            "only the creator of a project, its officers and administrators can change its members", code="role"
+        )
     return ProjectAccess(row=row, user=caller, service=service)
 
 

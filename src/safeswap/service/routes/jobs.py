@@ -264,7 +264,7 @@ def find_result(access: ProjectAccess, result_id: str, *kinds: str, figures: boo
 
 
 def _may_see(access: ProjectAccess, spec: Mapping[str, Any]) -> bool:
-    """Return whether a result may be shown: what attacks found is for those who may work on the file."""
+    """Return whether a result may be shown: attack figures are for those who may work on the file."""
     return access.may_work or ATTACK_MEASURE not in json.dumps(spec)
 
 
@@ -323,7 +323,7 @@ async def _hold_slot(request: Request) -> AsyncIterator[None]:
     # The permission dependency comes first and has identified the caller.
     async with service_of(request).question_slots.hold(request.scope.get("user_id", "")):
         if await request.is_disconnected():
-            raise Unavailable("the question was cancelled", code="cancelled")  # nobody is there to read it
+            raise Unavailable("the question was cancelled", code="cancelled")  # no one is left to read it
         yield
 
 

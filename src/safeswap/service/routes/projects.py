@@ -118,7 +118,7 @@ class OverviewAnswer(Wire):
 def list_members(access: Member, paging: Paged) -> Page[MemberAnswer]:
     """List the members of a project, by name."""
     statement = _select_members(access)
-    return paging.page(statement, order=(users.c.name,), make=_member_answer, newest_first=False)
+    return paging.page(statement, order=(users.c.name,), make=MemberAnswer.of, newest_first=False)
 
 
 @members_router.put("/projects/{project_id}/members/{user_name}")
@@ -132,7 +132,7 @@ def add_member(access: Inviter, user_name: UserName) -> MemberAnswer:
         if connection.execute(select(members).where(*mine)).one_or_none() is None:
             connection.execute(insert(members).values(project_id=access.id, user_id=user.id, added_at=now()))
             access.record(connection, "member.add", user.id)
-        return _member_answer(connection.execute(_select_members(access).where(users.c.id == user.id)).one())
+        return MemberAnswer.of(connection.execute(_select_members(access).where(users.c.id == user.id)).one())
 
 
 @members_router.delete("/projects/{project_id}/members/{user_name}", status_code=204)
@@ -171,10 +171,6 @@ def _find_user(connection: Connection, name: str) -> Row[Any]:
     if user is None:
         raise NotFound("there is no such person", hint="ask an administrator to add the person")
     return user
-
-
-def _member_answer(row: Row[Any]) -> MemberAnswer:
-    return MemberAnswer.of(row)
 
 
 def _overview_answer(row: Row[Any]) -> OverviewAnswer:
@@ -260,7 +256,7 @@ def delete_project(access: Worker) -> Response:
 def _refuse_lower_tolerance(caller: Caller, tolerance: int, floor: int) -> None:
     if tolerance < floor and caller.role != Role.OFFICER:
         raise Forbidden(
-            f"counts below {floor} are shown only where an officer has said so",
+            f"counts below {floor} are shown only with the consent of an officer",
             code="tolerance-floor",
             hint="state a larger tolerance, or ask an officer of the project",
             floor=floor,

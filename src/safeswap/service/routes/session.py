@@ -217,7 +217,7 @@ def come_back(
     provider = _provider(service)
     pending = oidc.open_pending(service.vault, request.cookies.get(oidc.COOKIE, ""))
     if not code:
-        raise NotLoggedIn("the provider did not let her in", code="provider")
+        raise NotLoggedIn("the identity provider refused the login", code="provider")
     name = provider.complete(pending, code=code, state=state)
     response = Response(_HOME, media_type="text/html")
     open_session(service, request, response, find_account(service, name))

@@ -514,7 +514,7 @@ def put_policy(request: Request, response: Response, caller: Governor, body: Pol
     try:
         with database.write() as connection:
             store_policy(connection, policy, by=caller.name)
-    except IntegrityError:  # somebody else has stored this version at the same moment
+    except IntegrityError:  # someone else has stored this version at the same moment
         raise version_conflict() from None
     found = _policy_answer(database)
     set_etag(response, found.version)

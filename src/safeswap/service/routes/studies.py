@@ -298,7 +298,7 @@ def _start_of_page(after: tuple[Any, ...] | None) -> int:
         return 0
     if len(after) != 1 or not isinstance(after[0], int) or after[0] < 0:
         raise Unprocessable(
-            "the cursor belongs to another list", code="bad-cursor", hint="take it from the page before"
+            "the cursor belongs to another list", code="bad-cursor", hint="use `next` of the previous page"
         )
     return after[0]
 

@@ -48,7 +48,7 @@ def rehearse() -> None:
 
 
 @contextmanager
-def rehearsing(server_is_up: Callable[[], bool]) -> Iterator[None]:
+def rehearse_beside(server_is_up: Callable[[], bool]) -> Iterator[None]:
     """Rehearse beside the service, as soon as it answers; what is not done at its end is left."""
     stopping = threading.Event()
     thread = threading.Thread(target=_rehearse_twice, args=(stopping, server_is_up), daemon=True)

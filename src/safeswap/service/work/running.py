@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from safeswap.errors import EngineError, OutputError
 from safeswap.service.http import logs
 from safeswap.service.settings import Settings
-from safeswap.service.work.rehearsal import rehearsing
+from safeswap.service.work.rehearsal import rehearse_beside
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -49,7 +49,7 @@ def serve(settings: Settings, app: FastAPI, *, ready: Callable[[str], None] | No
         ssl_keyfile=settings.tls_key,
     )
     server = uvicorn.Server(config)
-    with run_workers(settings, server_is_up=lambda: server.started), rehearsing(lambda: server.started):
+    with run_workers(settings, server_is_up=lambda: server.started), rehearse_beside(lambda: server.started):
         if ready is not None:
             threading.Thread(target=_announce, args=(server, ready, address), daemon=True).start()
         server.run(sockets=[listening])

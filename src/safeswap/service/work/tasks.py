@@ -232,7 +232,7 @@ def find(kind: str, modules: Mapping[str, str] = MODULES) -> Task:
         raise InternalError(
             f"this worker does not know jobs of the kind {kind!r}",
             code="unknown-kind",
-            hint="are server and worker of the same version?",
+            hint="check that server and worker have the same version",
         )
     found: Task = next(task for task in import_module(modules[kind]).TASKS if task.name == kind)
     return found

@@ -198,7 +198,7 @@ class Worker:
             raise
         except SafeswapError as error:
             return self._fail(claim, error, retry=False)
-        except Exception as error:  # noqa: BLE001  (the worker must go on; the message is not repeated)
+        except Exception as error:  # noqa: BLE001  (the worker must continue; the message is not repeated)
             broke = InternalError(
                 "the result could not be recorded", code="finish-broke", kind=claim.kind, exception=type(error).__name__
             )

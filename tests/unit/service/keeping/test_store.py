@@ -51,7 +51,7 @@ def test_a_project_may_not_take_more_than_its_share(tmp_path):
     settings = settings_in(tmp_path, limits=Limits(project_bytes=100, reserve_bytes=0))
     store = Store(settings)
     filled(store.data("a", 1), content="x" * 60)
-    assert store.used("a") == 60
+    assert store.count_bytes("a") == 60
     store.check_room("a", 40)
     with pytest.raises(OutputError) as refused:
         store.check_room("a", 41)

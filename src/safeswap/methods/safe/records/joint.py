@@ -43,7 +43,7 @@ def improve(found: Ready, spec: SafeSpec, *, safe: bool, fewest: int, seconds: f
         return safe, fewest
     status, moves, bound = _solve_joint(joint, found, spec, most=made if safe else len(found.rows), seconds=seconds)
     if status == "infeasible" and not safe:
-        raise _infeasible(spec)
+        raise _infeasible_error(spec)
     if moves is None:
         return safe, max(fewest, bound)
     codes = _assign_moves(joint, found.state, moves)
@@ -52,7 +52,7 @@ def improve(found: Ready, spec: SafeSpec, *, safe: bool, fewest: int, seconds: f
     return True, max(fewest, bound)
 
 
-def _infeasible(spec: SafeSpec) -> InfeasibleError:
+def _infeasible_error(spec: SafeSpec) -> InfeasibleError:
     kept = "; ".join(", ".join(names) for names in spec.keep)
     return InfeasibleError(
         f"no change of records makes every cell 0 or at least {spec.tolerance}"

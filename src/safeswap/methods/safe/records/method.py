@@ -165,12 +165,12 @@ def search(found: Ready, *, end: float) -> bool:
     state, ties = found.state, found.ties
     journals = _journal(state), _journal(state)
     for variables, looks in _PASSES:
-        order = _unsafe(state)
+        order = _order_unsafe(state)
         if not order.size or not make_safe(found, journals, order, variables=variables, looks=looks, end=end):
             break
-    if _unsafe(state).size and found.whole and not ties.tied.any() and len(found.rows) >= state.tolerance:
+    if _order_unsafe(state).size and found.whole and not ties.tied.any() and len(found.rows) >= state.tolerance:
         moves.move_into_one(state, _largest_profile(state))
-    if _unsafe(state).size:
+    if _order_unsafe(state).size:
         return False
     _give_back(found)
     renew(found, journals, end=end)
@@ -197,7 +197,7 @@ def moves_of(found: Ready) -> Moves:
 
 def search_failed(found: Ready, *, time_limit: float | None) -> InfeasibleError:
     """Return the refusal where no changes were found, within ``time_limit`` if that was reached; it proves nothing."""
-    left, tolerance = int(_unsafe(found.state).size), int(found.state.tolerance)
+    left, tolerance = int(_order_unsafe(found.state).size), int(found.state.tolerance)
     within = "" if time_limit is None else f" within {time_limit:g} second{'' if time_limit == 1 else 's'}"
     hint = "keep fewer margins, lower the tolerance, leave out a table, or recode attributes to fewer levels"
     return InfeasibleError(
@@ -221,7 +221,7 @@ def _journal(state: State) -> Journal:
     )
 
 
-def _unsafe(state: State) -> Int64s:
+def _order_unsafe(state: State) -> Int64s:
     """Return the slots below tolerance: those that want most records first, then as the key decides."""
     slots = unsafe_slots(state)
     wants = np.minimum(state.counts[slots], state.tolerance - state.counts[slots])

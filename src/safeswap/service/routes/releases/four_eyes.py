@@ -23,7 +23,8 @@ from typing import Any
 from sqlalchemy import Connection, Row, select, update
 from sqlalchemy.exc import IntegrityError
 
-from safeswap.files.manifest import MANIFEST, check_files, damaged_error, read_manifest, sum_file
+from safeswap.files.sources import sum_file
+from safeswap.releases.manifest import MANIFEST, check_files, damaged_error, read_manifest
 from safeswap.service.http.problems import Conflict, Forbidden, NotFound
 from safeswap.service.keeping import ledger
 from safeswap.service.keeping.database import now
@@ -45,7 +46,7 @@ def log_consent(terms: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class Reasons:
-    """Why an officer approves all the same: records released before, an attack above the policy."""
+    """The reasons of an officer who approves in spite of earlier releases or of an attack above the policy."""
 
     again: str = ""
     attack: str = ""
@@ -219,7 +220,7 @@ def _decide(
         "single_user": single_user,
     }
     if connection.execute(update(releases).where(undecided).values(**values, version=row.version + 1)).rowcount != 1:
-        raise Conflict("somebody else decided at the same moment", code="not-requested")
+        raise Conflict("someone else has just decided", code="not-requested")
 
 
 def bundle_folder(access: ProjectAccess, row: Row[Any]) -> Path:

@@ -12,13 +12,13 @@ from sqlalchemy import Connection, update
 from safeswap import workflow
 from safeswap.attacks.run import Judged
 from safeswap.errors import SpecError
-from safeswap.files.manifest import read_manifest
 from safeswap.model.ledger import Entry, Likeness
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind
 from safeswap.projects.project import Project
 from safeswap.releases.ledger import compare_releases, replay_known
+from safeswap.releases.manifest import read_manifest
 from safeswap.reports.public import PublicPage
 from safeswap.service.keeping import auditlog, ledger
 from safeswap.service.keeping.ledger import export_known
@@ -143,12 +143,12 @@ def _remark_on_recipe(payload: dict[str, Any]) -> list[str]:
 
 
 def _remark_on_columns(masked: Masked, payload: dict[str, Any]) -> list[str]:
-    """Remark on released columns whose kind nobody confirmed, and on those that the scenario takes for unknown."""
+    """Remark on released columns of unconfirmed kind, and on those that the scenario assumes to be unknown."""
     dropped = {*payload["terms"].get("drop", ()), *getattr(masked.spec, "dropped", ())}
     released = [each for each in masked.data.schema.attributes if each.name not in dropped]
     remarks = []
     if guessed := [each.name for each in released if each.inferred]:
-        remarks.append(f"Nobody has confirmed the kinds, guessed from the values, of: {_list_names(guessed)}.")
+        remarks.append(f"Kinds guessed from the values and not confirmed by anyone: {_list_names(guessed)}.")
     scenario = payload.get("scenario")
     if scenario:
         stated = {*scenario.get("keys", ()), *scenario.get("sensitive", ())}
@@ -156,7 +156,7 @@ def _remark_on_columns(masked: Masked, payload: dict[str, Any]) -> list[str]:
         if outside:
             remarks.append(f"The scenario {scenario['name']!r} assumes that nobody knows: {_list_names(outside)}.")
     else:
-        remarks.append("No scenario was in use: nobody has said what an intruder may know.")
+        remarks.append("No scenario was in use: what an intruder may know has not been stated.")
     return remarks
 
 
@@ -251,7 +251,7 @@ def _find_record(context: Context, known: dict[str, str]) -> Path | None:
 
 
 def prepare(connection: Connection, claim: Claim, store: Store) -> None:
-    """Export what was released before, and what the project's data went through before their upload."""
+    """Export earlier releases, and the maskings of the project's data before their upload."""
     ledger.export_entries(connection, claim, store)
     export_known(connection, claim, store)
 

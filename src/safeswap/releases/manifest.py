@@ -11,6 +11,7 @@ from typing import Any
 
 from safeswap.errors import InputError, UnsafeRelease
 from safeswap.files.formats import list_releasable
+from safeswap.files.sources import sum_file
 from safeswap.model.release import ONE_FILE, TWO_FILES
 
 MANIFEST = "manifest.json"
@@ -72,13 +73,6 @@ def allowed_files(data_format: str, stems: Iterable[str] = ONE_FILE) -> frozense
     ['data.csv', 'dictionary.csv', 'dictionary.json', 'manifest.json', 'report.html']
     """
     return frozenset({*(f"{stem}.{data_format}" for stem in stems), MANIFEST, *DOCUMENTS})
-
-
-def sum_file(path: Path) -> tuple[int, str]:
-    """Return the size and SHA-256 of a file."""
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return path.stat().st_size, digest
 
 
 def read_manifest(directory: Path) -> Manifest:
