@@ -165,9 +165,7 @@ class UntouchedColumns(AttributesPromise, PairPromise):
     @property
     def sentence(self) -> str:
         """The promise."""
-        return (
-            f"{_join_names(self.attributes)} {'are' if len(self.attributes) > 1 else 'is'} unchanged in every record."
-        )
+        return f"{join_names(self.attributes)} {'are' if len(self.attributes) > 1 else 'is'} unchanged in every record."
 
     def problem(self, evidence: PairEvidence) -> str:
         """Return the columns that did change."""
@@ -182,12 +180,12 @@ class KeptMargin(AttributesPromise, ComparingPromise):
     def sentence(self) -> str:
         """The promise."""
         together = " together" if len(self.attributes) > 1 else ""
-        return f"The counts by {_join_names(self.attributes)}{together} are exactly as before."
+        return f"The counts by {join_names(self.attributes)}{together} are exactly as before."
 
     def problem(self, evidence: PairEvidence) -> str:
         """Return the number of cells whose count moved."""
         moved = evidence.count_moved_cells(self.attributes)
-        by = _join_names(self.attributes)
+        by = join_names(self.attributes)
         found = plural(moved, f"cell by {by} has", f"cells by {by} have")
         return f"{found} a different count from before" if moved else ""
 
@@ -202,7 +200,7 @@ class DisjointPairs(PairPromise):
         """Count the surplus places of records."""
         for stage, names in enumerate(evidence.exchanged):
             if excess := evidence.count_repeated(stage):
-                places = f"more than one place of the pairs of {_join_names(names)}"
+                places = f"more than one place of the pairs of {join_names(names)}"
                 return f"{plural(excess, 'record is', 'records are')} in {places}"
         return ""
 
@@ -214,13 +212,13 @@ class PairsAgree(ComparingPromise):
     @property
     def sentence(self) -> str:
         """The promise."""
-        return f"The two records of a pair have the same {_join_names(self.attributes)}."
+        return f"The two records of a pair have the same {join_names(self.attributes)}."
 
     def problem(self, evidence: PairEvidence) -> str:
         """Return the number of pairs that do not agree."""
         stages = range(len(evidence.exchanged))
         bad = sum(evidence.number_of_pairs(s) - evidence.count_agreeing(s, self.attributes) for s in stages)
-        return f"{plural(bad, 'pair does', 'pairs do')} not have the same {_join_names(self.attributes)}" if bad else ""
+        return f"{plural(bad, 'pair does', 'pairs do')} not have the same {join_names(self.attributes)}" if bad else ""
 
 
 @dataclass(frozen=True)
@@ -236,7 +234,7 @@ class PairsDiffer(ComparingPromise):
     def sentence(self) -> str:
         """The promise."""
         quantity = "at least one of " if self.how == "any" and len(self.attributes) > 1 else ""
-        return f"The two records of a pair differ in {quantity}{_join_names(self.attributes)}."
+        return f"The two records of a pair differ in {quantity}{join_names(self.attributes)}."
 
     def problem(self, evidence: PairEvidence) -> str:
         """Return the number of pairs that do not differ as promised."""
@@ -249,7 +247,7 @@ class PairsDiffer(ComparingPromise):
             elif counted:
                 bad += evidence.count_agreeing(stage, counted)
         return (
-            f"{plural(bad, 'pair does', 'pairs do')} not differ in {_join_names(self.attributes)} as they should"
+            f"{plural(bad, 'pair does', 'pairs do')} not differ in {join_names(self.attributes)} as they should"
             if bad
             else ""
         )
@@ -267,7 +265,7 @@ class ChangedRecords(PairPromise):
             changed, meant = evidence.count_moved_records(stage), 2 * evidence.number_of_pairs(stage)
             if changed != meant:
                 found = plural(changed, "record has", "records have")
-                return f"{found} another {_join_names(names)} than before, {meant:,} should"
+                return f"{found} another {join_names(names)} than before, {meant:,} should"
         return ""
 
 
@@ -295,5 +293,6 @@ def _describe_changes(evidence: PairEvidence, names: Names) -> str:
     return "; ".join(f"{name} has changed in {plural(count, 'record')}" for name, count in counts.items() if count)
 
 
-def _join_names(names: Names) -> str:
+def join_names(names: Names) -> str:
+    """Return names as they are listed in a sentence."""
     return ", ".join(names[:-1]) + " and " + names[-1] if len(names) > 1 else "".join(names)

@@ -40,6 +40,7 @@ from safeswap.model.invariant import (
     Invariant,
     KeptMargin,
     UntouchedColumns,
+    join_names,
     verify,
 )
 from safeswap.model.masked import Masked
@@ -204,9 +205,7 @@ class ComposedMargin(AttributesPromise):
     @property
     def sentence(self) -> str:
         """The promise."""
-        by = " and ".join(
-            [", ".join(self.attributes[:-1]), self.attributes[-1]] if self.attributes[1:] else self.attributes
-        )
+        by = join_names(self.attributes)
         together = " together" if len(self.attributes) > 1 else ""
         groups = ", in the groups that are released," if set(self.grouped) & set(self.attributes) else ""
         if self.quality is Quality.EXPECTED:

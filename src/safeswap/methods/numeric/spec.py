@@ -29,7 +29,7 @@ from safeswap.arrays.names import Names
 from safeswap.arrays.types import Floats
 from safeswap.model.columns import as_codes, decode_dictionary, flag_changes, number_cells, to_bits
 from safeswap.model.evidence import Evidence
-from safeswap.model.invariant import AttributePromise, AttributesPromise, Invariant
+from safeswap.model.invariant import AttributePromise, AttributesPromise, Invariant, join_names
 from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import finite_numbers, ordered_numbers
 from safeswap.model.schema import Kind
@@ -309,7 +309,7 @@ class GroupsOfAtLeast(AttributesPromise):
     @property
     def sentence(self) -> str:
         """The promise in plain words."""
-        names = " and ".join(self.attributes)
+        names = join_names(self.attributes)
         return f"Every value of {names} that occurs in the file occurs in at least {plural(self.k, 'record')}."
 
     def problem(self, evidence: Evidence) -> str:
@@ -318,7 +318,7 @@ class GroupsOfAtLeast(AttributesPromise):
         after = (to_bits(evidence.after.table.column(name).filter(complete)) for name in self.attributes)
         counts = np.bincount(number_cells([as_codes(column, column)[0] for column in after]))
         small = int(np.count_nonzero((counts > 0) & (counts < self.k)))
-        by = " and ".join(self.attributes)
+        by = join_names(self.attributes)
         found = plural(small, f"group by {by} has", f"groups by {by} have")
         return f"{found} fewer than {plural(self.k, 'record')}" if small else ""
 
@@ -380,7 +380,7 @@ class ExpectedMargin(AttributesPromise):
     @property
     def sentence(self) -> str:
         """The promise in plain words."""
-        return f"The counts by {' and '.join(self.attributes)} are unchanged in expectation."
+        return f"The counts by {join_names(self.attributes)} are unchanged in expectation."
 
     def problem(self, evidence: Evidence) -> str:
         """Report the cells that changed by more than chance explains."""
@@ -392,7 +392,7 @@ class ExpectedMargin(AttributesPromise):
         bound = t / 3.0 + np.sqrt((t / 3.0) ** 2 + 2.0 * t * variance)
         moved = int(np.count_nonzero(np.abs(after - before) > bound))
         return (
-            f"{plural(moved, 'cell')} by {' and '.join(self.attributes)} moved by more than chance explains"
+            f"{plural(moved, 'cell')} by {join_names(self.attributes)} moved by more than chance explains"
             if moved
             else ""
         )
@@ -405,7 +405,7 @@ class MissingStays(AttributesPromise):
     @property
     def sentence(self) -> str:
         """The promise in plain words."""
-        return f"Missing values of {' and '.join(self.attributes)} are where they were."
+        return f"Missing values of {join_names(self.attributes)} are where they were."
 
     def problem(self, evidence: Evidence) -> str:
         """Report the attributes for which this fails."""
