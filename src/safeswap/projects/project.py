@@ -40,7 +40,7 @@ from safeswap.projects.toml import (
 _LARGEST = 64 * 2**20
 _FILE = "project.toml"
 _UNNAMED = "data"
-_bad_project = FileError("bad-project-file", "`safeswap init FILE` writes a project file to start from")
+_bad_project = FileError(code="bad-project-file", hint="`safeswap init FILE` writes a project file to start from")
 _SECTIONS = ("format", "title", "data", "schema", "scenario", "step", "study", "release")
 
 

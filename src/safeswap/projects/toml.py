@@ -87,12 +87,14 @@ class FileError:
         return InputError(message, code=self.code, hint=hint or self.hint, file=str(file), **known)
 
 
-_bad_recipe = FileError("bad-recipe-file", "write it as `safeswap recode --write-recipe FILE` does")
+_bad_recipe = FileError(code="bad-recipe-file", hint="write it as `safeswap recode --write-recipe FILE` does")
 _bad_pipeline = FileError(
-    "bad-pipeline-file", 'write [[steps]] with method = "swap" and its parameters, one block for each step'
+    code="bad-pipeline-file", hint='write [[steps]] with method = "swap" and its parameters, one block for each step'
 )
-_bad_study = FileError("bad-study-file", "write it as `safeswap study --write-study FILE` does")
-_bad_scenario = FileError("bad-scenario-file", 'write [[scenario]], name = "prosecutor" and keys = ["age", "sex"]')
+_bad_study = FileError(code="bad-study-file", hint="write it as `safeswap study --write-study FILE` does")
+_bad_scenario = FileError(
+    code="bad-scenario-file", hint='write [[scenario]], name = "prosecutor" and keys = ["age", "sex"]'
+)
 
 RECIPE_FORMAT = "safeswap-recipe-1"
 PIPELINE_FORMAT = "safeswap-pipeline-1"
