@@ -276,7 +276,7 @@ def test_the_layout_stated_for_both_files_is_in_project_file_script_and_archive(
     with Client(town.address, name="ana", password=PASSWORD) as ana:
         project = ana.make_project("Bars").id
         files = {"identifier": "person", "households": tmp_path / "homes.csv", "on": "home"}
-        ana.send_data(project, tmp_path / "people.csv", delimiter="|", encoding="cp1252", **files)
+        ana.send_data(project, tmp_path / "people.csv", delimiter="|", encoding="cp1252", decimal=",", **files)
         ana.add_member(project, "olga")
         do_jobs(town.service)
     with town.client("olga") as olga:
@@ -291,7 +291,7 @@ def test_the_layout_stated_for_both_files_is_in_project_file_script_and_archive(
         monkeypatch.chdir(tmp_path)
         for each in (project, copied):
             stated = ss.Project.parse(ana.get(f"{API}/{each}/project.toml").text).data
-            assert (stated.delimiter, stated.encoding, stated.quote) == ("|", "cp1252", None)
+            assert (stated.delimiter, stated.encoding, stated.quote, stated.decimal) == ("|", "cp1252", None, ",")
             found: dict[str, Any] = {}
             exec(ana.post(f"{API}/{each}/script", json={}).json()["script"], found)
             assert found["data"].table.to_pylist() == read_data(town.service.store, each, 1).table.to_pylist()

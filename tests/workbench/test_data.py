@@ -61,6 +61,20 @@ def test_a_file_dropped_before_the_page_is_ready_is_taken(
         expect(page.locator("#file-line")).to_contain_text("dropped.csv: 2,000 records")
 
 
+def test_numbers_with_decimal_commas_are_read_as_numbers_where_that_is_stated(
+    browser: Browser, desk: Desk, empty: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "wages.csv"
+    file.write_text("job;wage\n" + "".join(f"{'abc'[i % 3]};{900 + i},{i % 10}\n" for i in range(200)), "utf-8")
+    with desk.seen(browser) as seen:
+        page = seen.go(f"/projects/{empty}/data")
+        page.get_by_text("Reading options").click()
+        page.get_by_label("Decimal mark").select_option(",")
+        page.set_input_files("#file", file)
+        expect(page.locator("#file-line")).to_contain_text("wages.csv: 200 records")
+        expect(page.get_by_label("Kind of wage")).to_have_value("numeric")
+
+
 def test_a_file_dropped_beside_a_file_that_is_there_changes_nothing_unasked(
     browser: Browser, desk: Desk, survey: Path
 ) -> None:

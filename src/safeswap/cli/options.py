@@ -120,6 +120,9 @@ _READING = {
     "delimiter": Annotated[str | None, typer.Option(metavar="CHAR", help="field delimiter of a text file")],
     "encoding": Annotated[str | None, typer.Option(metavar="NAME", help="encoding of a text file")],
     "quote": Annotated[str | None, typer.Option(metavar="CHAR", help="quote character of a text file")],
+    "decimal": Annotated[
+        str | None, typer.Option(metavar="CHAR", help="decimal mark of the numbers in a text file: ',' or '.'")
+    ],
     "max_columns": Annotated[int | None, typer.Option(metavar="N", help="refuse a file with more columns")],
     "max_records": Annotated[int | None, typer.Option(metavar="N", help="refuse a file with more records")],
     "max_decoded_bytes": Annotated[int | None, typer.Option(metavar="N", help="refuse a file that needs more memory")],

@@ -1,7 +1,8 @@
 """Read delimited text (CSV and similar) into a table, every value as the text in the file.
 
 An empty field without quotes is missing; a quoted empty field is an empty text. Blank lines are skipped, except in a
-file of one column, where a blank line is a missing value.
+file of one column, where a blank line is a missing value. Where the caller states a decimal comma, numbers get a
+decimal point: everything that calculates expects one.
 """
 
 from __future__ import annotations
@@ -14,14 +15,16 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from safeswap.errors import InputError
+from safeswap.errors import InputError, SpecError
 from safeswap.files.dialect import Layout, find_layout
 from safeswap.files.encoding import Dialect, Text, find_fault, lines_of_records, open_text
 from safeswap.files.sources import Limits
 
 _BLOCK = 4 * 2**20
 _LARGEST_BLOCK = 2**31 - 1
+_COMMA_NUMBER = r"^[+-]?[0-9]*,[0-9]+$"
 _REPEATING = 0.6  # a column counts as categories when at most this share of the sampled values is new
 
 
@@ -45,6 +48,7 @@ def read_delimited(
     delimiter: str | None = None,
     encoding: str | None = None,
     quote: str | None = None,
+    decimal: str | None = None,
     block_bytes: int = _BLOCK,
 ) -> Delimited:
     """Read a delimited file, plain or gzip.
@@ -56,6 +60,8 @@ def read_delimited(
     ...     read_delimited(path, limits=Limits()).table.to_pydict()
     {'id': ['007', '008'], 'Sex': [None, '']}
     """
+    if decimal not in (None, ".", ","):
+        raise SpecError("the decimal mark must be ',' or '.'", code="bad-decimal", hint="for example decimal=','")
     text = open_text(path, encoding=encoding, limits=limits)
     layout = find_layout(text, delimiter=delimiter, quote=quote, limits=limits)
     if not _has_records(text, layout):
@@ -67,7 +73,37 @@ def read_delimited(
         find_fault(text, layout.dialect, columns=len(layout.names))
     table = _parse(text, layout, block_bytes, quoting)
     limits.check(file=str(path), records=table.num_rows)
-    return Delimited(table=table, text=text, layout=layout)
+    return Delimited(table=_with_points(table) if decimal == "," else table, text=text, layout=layout)
+
+
+def has_decimal_commas(texts: pa.Array) -> bool:
+    """Return whether some texts are numbers with a decimal comma, and no other text has a comma.
+
+    >>> has_decimal_commas(pa.array(["1,5", "-,25", "7", "none", None])), has_decimal_commas(pa.array(["1,5", "1,5,7"]))
+    (True, False)
+    """
+    with_comma = pc.match_substring(texts, ",")
+    found = texts.filter(with_comma)
+    return len(found) > 0 and bool(pc.all(pc.match_substring_regex(found, _COMMA_NUMBER)).as_py())
+
+
+def _with_points(table: pa.Table) -> pa.Table:
+    """Write decimal points for decimal commas, in the columns in which every comma is one."""
+    for place, name in enumerate(table.column_names):
+        column = table.column(place)
+        parts = [c.dictionary if pa.types.is_dictionary(column.type) else c for c in column.chunks]
+        used = [part for part in parts if bool(pc.any(pc.match_substring(part, ",")).as_py())]
+        if used and all(has_decimal_commas(part) for part in used):
+            table = table.set_column(place, name, _replace_commas(column))
+    return table
+
+
+def _replace_commas(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if not pa.types.is_dictionary(column.type):
+        return pc.replace_substring(column, ",", ".")
+    # Coded again: "1,5" and "1.5" become one level.
+    levels = [pc.replace_substring(chunk.dictionary, ",", ".").take(chunk.indices) for chunk in column.chunks]
+    return pa.chunked_array(levels, pa.string()).dictionary_encode()
 
 
 class Quoting(Enum):

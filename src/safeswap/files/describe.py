@@ -18,9 +18,11 @@ from safeswap.arrays.hiding import Areas, find_thin, hide_levels, hide_nested
 from safeswap.arrays.types import Flags
 from safeswap.errors import SpecError
 from safeswap.files.columns import distinct_count
+from safeswap.files.delimited import has_decimal_commas
 from safeswap.files.infer import MISSING_MARKS
 from safeswap.files.numbering import numbers_persons
 from safeswap.model.checked import check_types
+from safeswap.model.dates import is_text
 from safeswap.model.geography import check_nesting, geography_levels, is_nested
 from safeswap.model.households import find_households, find_varying
 from safeswap.model.microdata import Coded, Microdata
@@ -293,6 +295,9 @@ def _numbers_persons(data: Microdata, attribute: Attribute) -> bool:
 def _warn_about_levels(data: Microdata, attribute: Attribute, summary: AttributeSummary) -> Iterator[str]:
     if len(data) >= _FEW_RECORDS and 2 * summary.distinct > len(data):
         yield "most values occur once or twice; this is hardly a category (an identifier, a number, free text?)."
+    levels = data.coded(attribute.name).levels
+    if is_text(levels.type) and has_decimal_commas(levels):
+        yield "its commas look like decimal commas; if so, state the decimal mark when the file is read."
     if attribute.kind is Kind.ORDINAL and not attribute.levels:
         yield "it is ordinal, but the order of its levels is not stated."
     if summary.distinct > _MANY_LEVELS:

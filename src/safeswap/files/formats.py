@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,11 +32,12 @@ class Loaded:
 
 @dataclass(frozen=True, kw_only=True)
 class TextOptions:
-    """Settings of a text file stated by the caller; None means detect."""
+    """Settings of a text file stated by the caller; None means detect, for ``decimal`` leave numbers as they are."""
 
     delimiter: str | None = None
     quote: str | None = None
     encoding: str | None = None
+    decimal: str | None = None
 
 
 class Package(NamedTuple):
@@ -71,7 +72,7 @@ class Format:
 def _read_text(path: Path, _: Format, stated: TextOptions, limits: Limits) -> Loaded:
     from safeswap.files.delimited import read_delimited
 
-    text = read_delimited(path, limits=limits, delimiter=stated.delimiter, encoding=stated.encoding, quote=stated.quote)
+    text = read_delimited(path, limits=limits, **asdict(stated))
     return Loaded(table=text.table, lines=text.lines)
 
 
@@ -122,7 +123,7 @@ def _write_spss(data: Any, path: str | os.PathLike[str], **options: Any) -> None
 DELIMITED = Format(
     name="delimited text",
     suffixes=(".csv", ".tsv"),
-    options=("delimiter", "quote", "encoding"),
+    options=("delimiter", "quote", "encoding", "decimal"),
     read=_read_text,
     written=(".csv", ".tsv"),
     write=_write_text,
@@ -132,7 +133,7 @@ GZIP = Format(
     name="gzip",
     suffixes=(".gz",),
     magic=(b"\x1f\x8b",),
-    options=("delimiter", "quote", "encoding"),
+    options=("delimiter", "quote", "encoding", "decimal"),
     read=_read_text,
 )
 PARQUET = Format(

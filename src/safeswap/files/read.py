@@ -27,6 +27,7 @@ def read(source: Any, **options: Unpack[ReadingOptions]) -> Microdata:
 
     ``source`` is a path (CSV and other delimited text, also gzip; Parquet; Arrow or Feather; Stata; SPSS; SAS) or a
     pandas, Polars, Arrow or narwhals dataframe. Values are never changed: text files give text, exactly as written.
+    Only with ``decimal=","`` the decimal commas of numbers become points.
 
     ``schema`` (a ``Schema`` or the path of a schema file) describes the columns; without it their kinds are guessed.
     ``identifier`` names the column that identifies records, ``kinds`` corrects single guesses, ``missing`` lists codes
@@ -114,7 +115,7 @@ def is_frame(source: object) -> bool:
 
 
 def _text_options(options: ReadingOptions) -> TextOptions:
-    return TextOptions(delimiter=options["delimiter"], quote=options["quote"], encoding=options["encoding"])
+    return TextOptions(**{each.name: options[each.name] for each in fields(TextOptions)})  # type: ignore[literal-required]
 
 
 def _load(path: Path, limits: Limits, stated: TextOptions) -> Loaded:

@@ -70,11 +70,12 @@ DEFAULT_LIMITS = Limits()
 
 
 class ReadingOptions(ColumnOptions, total=False):
-    """How a file is read: its columns, the delimiter, encoding and quote of a text file, and what it may declare."""
+    """How a file is read: its columns, the layout of a text file, and what it may declare."""
 
     delimiter: Annotated[str | None, Default(None)]
     encoding: Annotated[str | None, Default(None)]
     quote: Annotated[str | None, Default(None)]
+    decimal: Annotated[str | None, Default(None)]
     limits: Annotated[Limits, Default(DEFAULT_LIMITS)]
 
 

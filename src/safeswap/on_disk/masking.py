@@ -373,7 +373,12 @@ def _layout_of(masked_file: Path) -> dict[str, str]:
     """Return the layout of a text file written by safeswap, which need not be inferred."""
     if masked_file.suffix.lower() in (".parquet", ".dta", ".sav", ".zsav"):
         return {}
-    return {"delimiter": "\t" if masked_file.suffix.lower() == ".tsv" else ",", "encoding": "utf-8", "quote": '"'}
+    return {
+        "delimiter": "\t" if masked_file.suffix.lower() == ".tsv" else ",",
+        "encoding": "utf-8",
+        "quote": '"',
+        "decimal": ".",
+    }
 
 
 def _description(masked: Masked) -> dict[str, Any]:

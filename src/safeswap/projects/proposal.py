@@ -33,7 +33,7 @@ UP_TO = 3
 _MOST_KEY_VALUES = 200  # a number with more values, such as an income, is hardly known to anyone outside
 SHARED = "the same for all members of a household: changed for all or none"
 _NEARLY_ALL = 0.95
-_READING = {"delimiter", "encoding", "quote", "missing"}
+_READING = {"delimiter", "encoding", "quote", "decimal", "missing"}
 _MOST_NAMED = 4
 _DESIGN = {
     **dict.fromkeys(("stratum", "strata"), ("stratum", "a stratum of the sample by its name")),

@@ -53,6 +53,7 @@ class DataSource(Stated):
     delimiter: Annotated[str | None, Field(description="field delimiter of a text file")] = None
     encoding: Annotated[str | None, Field(description="encoding of a text file")] = None
     quote: Annotated[str | None, Field(description="quote character of a text file")] = None
+    decimal: Annotated[str | None, Field(description="decimal mark of the numbers in a text file")] = None
     missing: Annotated[Names, Field(description='codes that mean "no answer" in every column')] = ()
 
     def reading(self, schema: Schema | None) -> dict[str, Any]:

@@ -374,7 +374,7 @@ class RiskCalls(Connection):
         return self._post(Job, f"/projects/{project_id}/mask-below", body)
 
     def send_control(self, project_id: str, path: str | PathLike[str], **reading: str) -> Job:
-        """Upload records that were held out before masking; ``reading`` are identifier, delimiter and encoding."""
+        """Upload records that were held out before masking; ``reading``: identifier, delimiter, encoding, decimal."""
         file = Path(path)
         answer = self._send(
             "PUT", f"/projects/{project_id}/control-file", params={"name": file.name, **reading}, content=chunks(file)
@@ -428,6 +428,7 @@ class Client(RiskCalls, ReleaseCalls):
         identifier: str | None = None,
         delimiter: str | None = None,
         encoding: str | None = None,
+        decimal: str | None = None,
         households: str | PathLike[str] | None = None,
         on: str | None = None,
     ) -> Job:
@@ -437,7 +438,7 @@ class Client(RiskCalls, ReleaseCalls):
         """
         file, homes = Path(path), None if households is None else Path(households)
         stated: dict[str, Any] = {"name": file.name, "identifier": identifier, "on": on}
-        stated |= {"delimiter": delimiter, "encoding": encoding}
+        stated |= {"delimiter": delimiter, "encoding": encoding, "decimal": decimal}
         if homes is not None:
             stated |= {"household_name": homes.name, "household_bytes": homes.stat().st_size}
         query = {option: value for option, value in stated.items() if value is not None}

@@ -242,6 +242,8 @@ def test_bad_input_is_refused(
         ({"delimiter": "§"}, "bad-delimiter"),
         ({"delimiter": "\n"}, "bad-delimiter"),
         ({"quote": ",", "delimiter": ","}, "bad-quote"),
+        ({"decimal": ";"}, "bad-decimal"),
+        ({"decimal": ""}, "bad-decimal"),
         ({"quote": "ab"}, "bad-quote"),
         ({"encoding": "klingon"}, "unknown-encoding"),
         ({"encoding": "hex"}, "unknown-encoding"),
@@ -255,7 +257,7 @@ def test_a_request_that_makes_no_sense_is_refused(tmp_path: Path, options: dict[
     assert "CANARY" not in repr(caught.value.as_dict())
 
 
-@pytest.mark.parametrize("options", [{"delimiter": ","}, {"quote": '"'}, {"encoding": "utf-8"}])
+@pytest.mark.parametrize("options", [{"delimiter": ","}, {"quote": '"'}, {"encoding": "utf-8"}, {"decimal": ","}])
 def test_options_of_text_files_make_no_sense_for_parquet(tmp_path: Path, options: dict[str, Any]) -> None:
     write_parquet(tmp_path / "x.parquet")
     with pytest.raises(SpecError) as caught:

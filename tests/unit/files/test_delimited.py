@@ -8,16 +8,20 @@ import io
 import unicodedata
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from safeswap import Key, workflow
 from safeswap.errors import InputError
 from safeswap.files.delimited import Delimited, read_delimited
+from safeswap.files.describe import describe
 from safeswap.files.read import read
 from safeswap.files.sources import Limits
 from safeswap.files.write import write_csv
+from safeswap.model.schema import Kind
 
 AWKWARD = [
     "007", "1.0", "1", "-0.0", "NaN", "nan", "NA", "null", "9223372036854775808", " lead", "trail ", '"', '""', "a\"b",
@@ -142,6 +146,44 @@ def test_a_file_that_two_delimiters_part_evenly_is_refused(tmp_path: Path) -> No
 
 def test_single_quotes_are_found_when_the_header_has_them(tmp_path: Path) -> None:
     assert values(read_bytes(tmp_path, b"'a','b'\n'x,y','it''s'\n").table) == {"a": ["x,y"], "b": ["it's"]}
+
+
+DECIMALS = "a;b;c;d;e\n1,5;1,2,3;x;0,5-1;-,25\n2.5;4,5;7,0;2,5;NA\n;1;y;3;+3,\n"
+
+
+def test_only_where_stated_and_only_in_columns_of_numbers_do_decimal_commas_become_points(tmp_path: Path) -> None:
+    as_written = values(read_bytes(tmp_path, DECIMALS.encode()).table)
+    assert as_written == values(read_bytes(tmp_path, DECIMALS.encode(), decimal=".").table)
+    changed = values(read_bytes(tmp_path, DECIMALS.encode(), decimal=",").table)
+    assert {name for name in changed if changed[name] != as_written[name]} == {"a", "c"}
+    assert (changed["a"], changed["c"]) == (["1.5", "2.5", None], ["x", "7.0", "y"])
+
+
+@given(st.lists(st.none() | st.sampled_from(["1,5", "1.5", "-2,25", "7", ",5", "NA", ""]), min_size=1, max_size=40))
+def test_decimal_commas_are_replaced_in_every_block_and_form_of_a_column(
+    tmp_path_factory: pytest.TempPathFactory, texts: list[str | None]
+) -> None:
+    path = tmp_path_factory.mktemp("decimals") / "toy.csv"
+    write_csv(pa.table({"id": [f"{i}" for i in range(len(texts))], "n": pa.array(texts, pa.string())}), path)
+    read_back = read_delimited(path, limits=Limits(), decimal=",", block_bytes=64).table
+    read_back.validate(full=True)
+    assert read_back["n"].to_pylist() == [None if text is None else text.replace(",", ".") for text in texts]
+
+
+def test_numbers_with_decimal_commas_are_numeric_and_masked_as_such(tmp_path: Path) -> None:
+    path = tmp_path / "wages.csv"
+    path.write_text("id;wage\n" + "".join(f"{i};{1000 + 7 * i},{i % 10}\n" for i in range(200)), encoding="utf-8")
+    told = "its commas look like decimal commas"
+    as_written, data = read(path, identifier="id"), read(path, identifier="id", decimal=",")
+    assert as_written.schema["wage"].kind is Kind.NOMINAL
+    assert any(told in warning for warning in describe(as_written).warnings)
+    assert data.schema["wage"].kind is Kind.NUMERIC
+    assert not any(told in warning for warning in describe(data).warnings)
+    spec = {"method": "noise", "attributes": ["wage"]}
+    masked = workflow.mask(data, spec, key=Key(bytes(32)))
+    numbers = [float(value) for value in masked.data.table["wage"].to_pylist()]
+    assert np.mean(numbers) == pytest.approx(1000 + 7 * 99.5 + 0.45, rel=0.05)
+    assert masked.undo().table.equals(data.table)
 
 
 def test_quotes_can_be_letters(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from pydantic import Field
 from sqlalchemy import Row, select
@@ -24,7 +24,16 @@ from safeswap.service.keeping import ledger
 from safeswap.service.keeping.store import erase
 from safeswap.service.keeping.tables import results, users
 from safeswap.service.people.roles import ProjectAccess, Worker, WorkReader
-from safeswap.service.routes.data import UPLOAD, FileName, clean_upload, find_source, link_of, receive_upload, safe_name
+from safeswap.service.routes.data import (
+    UPLOAD,
+    FileName,
+    clean_upload,
+    find_source,
+    link_of,
+    receive_upload,
+    safe_name,
+    stated_reading,
+)
 from safeswap.service.routes.jobs import Job, offer_results, submit
 from safeswap.service.routes.maskings import AS_SCENARIO, find_masking, masking_request
 from safeswap.service.routes.settings import policy_in_force, scenario_of
@@ -71,14 +80,12 @@ class ControlAnswer(Wire):
 
 
 @router.put("/projects/{project_id}/control-file", status_code=202, openapi_extra=UPLOAD)
-async def put_control(  # noqa: PLR0917  (each is a parameter of the request)
+async def put_control(
     request: Request,
     response: Response,
     access: Worker,
     name: FileName,
-    identifier: Annotated[str | None, Query(max_length=200, description="Column with record numbers.")] = None,
-    delimiter: Annotated[str | None, Query(max_length=1)] = None,
-    encoding: Annotated[str | None, Query(max_length=40)] = None,
+    reading: Annotated[dict[str, str], Depends(stated_reading)],
 ) -> Job:
     """Upload records that were held out before masking, with the columns of the data. A job reads and checks them.
 
@@ -86,8 +93,6 @@ async def put_control(  # noqa: PLR0917  (each is a parameter of the request)
     """
     access.require_data()
     upload = await receive_upload(request, access, discard=lambda _, stored: erase(stored))
-    stated = {"identifier": identifier, "delimiter": delimiter, "encoding": encoding}
-    reading = {option: value for option, value in stated.items() if value is not None}
     payload = {"upload": upload, "name": name, "reading": reading}
     return await run_in_threadpool(submit, request, response, access, CONTROL, payload)
 

@@ -54,9 +54,9 @@ _CHECK_EVERY = 64 * 2**20  # bytes between checks of the free space
 _CHUNK = 2**20
 TWO_NAMES = " + "
 """What joins the names of a household file and a person file."""
-READING = frozenset({"identifier", "kinds", "missing", "delimiter", "encoding", "quote"})
+READING = frozenset({"identifier", "kinds", "missing", "delimiter", "encoding", "quote", "decimal"})
 _AWKWARD = re.compile(r"[^\w.\- ()+,=@~]| \+ ")
-LAYOUT = ("delimiter", "encoding", "quote")
+LAYOUT = ("delimiter", "encoding", "quote", "decimal")
 _ORIGIN = "origin.json"
 
 FileName = Annotated[
@@ -172,6 +172,17 @@ def household_file(
     return {"households": {"name": household_name, "bytes": household_bytes, "on": on}}
 
 
+def stated_reading(
+    identifier: Annotated[str | None, Query(max_length=200, description="Attribute that identifies records.")] = None,
+    delimiter: Annotated[str | None, Query(max_length=1)] = None,
+    encoding: Annotated[str | None, Query(max_length=40)] = None,
+    decimal: Annotated[str | None, Query(max_length=1, description="Decimal mark, if it is a comma.")] = None,
+) -> dict[str, str]:
+    """Return what is stated about how an uploaded file is read."""
+    stated = {"identifier": identifier, "delimiter": delimiter, "encoding": encoding, "decimal": decimal}
+    return {option: value for option, value in stated.items() if value is not None}
+
+
 @router.put("/projects/{project_id}/data", status_code=202, openapi_extra=UPLOAD)
 async def send_data(
     *,
@@ -180,9 +191,7 @@ async def send_data(
     access: Worker,
     name: FileName,
     households: Annotated[dict[str, Any], Depends(household_file)],
-    identifier: Annotated[str | None, Query(max_length=200, description="Attribute that identifies records.")] = None,
-    delimiter: Annotated[str | None, Query(max_length=1)] = None,
-    encoding: Annotated[str | None, Query(max_length=40)] = None,
+    reading: Annotated[dict[str, str], Depends(stated_reading)],
 ) -> Job:
     """Upload a file. It is streamed to disk; a worker with limits on memory and time reads it.
 
@@ -191,8 +200,6 @@ async def send_data(
     """
     await run_in_threadpool(_begin_reading, access)
     upload = await receive_upload(request, access)
-    stated = {"identifier": identifier, "delimiter": delimiter, "encoding": encoding}
-    reading = {option: value for option, value in stated.items() if value is not None}
     payload = {"upload": upload, "name": name, "reading": reading, **households}
     return await run_in_threadpool(submit, request, response, access, "ingest", payload, data=False)
 

@@ -180,7 +180,7 @@ const send = guarded(async (file, households) => {
     query.set("household_bytes", households.size);
     if (byId("household-on").value) query.set("on", byId("household-on").value);
   }
-  for (const option of ["identifier", "delimiter", "encoding"]) if (byId(option).value) query.set(option, byId(option).value);
+  for (const option of ["identifier", "delimiter", "encoding", "decimal"]) if (byId(option).value) query.set(option, byId(option).value);
   byId("upload").hidden = true;
   fill(byId("job"), el("p", { role: "status" }, "Uploading…"));
   try {
