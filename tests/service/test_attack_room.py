@@ -144,7 +144,7 @@ def test_above_the_policy_an_officer_states_why_and_the_board_reads_it(office, p
     shown = people["olga"].get(address).json()
     assert (shown["policy"], shown["needs_attack_override"]) == ("strict", True)
     remarks = " ".join(shown["remarks"])
-    assert "Nobody has confirmed the kinds, guessed from the values, of: region, tenure, age, income." in remarks
+    assert "Kinds guessed from the values and not confirmed by anyone: region, tenure, age, income." in remarks
     assert {"control records", "files without traces"} <= {each["against"] for each in shown["attacks"]}
     for_viewer = people["vera"].get(address).json()
     assert (for_viewer["attacks"], for_viewer["attack_override"]) == ([], "")

@@ -150,7 +150,7 @@ def test_an_officer_cannot_approve_what_she_asked_for_herself(case: Case) -> Non
 
 def test_consent_to_publish_the_rate_is_shown_with_the_release_and_logged(case: Case) -> None:
     silent = case.shown(case.olga)["remarks"]
-    assert "No scenario was in use: nobody has said what an intruder may know." in silent
+    assert "No scenario was in use: what an intruder may know has not been stated." in silent
     asked = {"title": "Survey with its rate", "publish_rate": True}
     case.address = request_of(case.here, case.ana, case.project, case.masking, **asked)
     shown = case.shown(case.olga)["remarks"]

@@ -110,7 +110,7 @@ def test_the_chair_reads_the_errors_and_the_public_only_after_consent(town, proj
     assert "Multiply" not in ana.get(f"{silent}/reports/public").text
     agreed = request_of(town, ana, project, masking, title="Survey", drop=DROP, publish_errors=INDICATORS)
     shown = ana.get(agreed).json()
-    assert any("consents" in remark for remark in shown["remarks"])
+    assert any("consent" in remark for remark in shown["remarks"])
     assert "Multiply yours by: " in ana.get(f"{agreed}/reports/public").text
     with town.service.database.read() as connection:
         rows = connection.execute(select(audit_log).where(audit_log.c.subject == shown["id"])).mappings().all()

@@ -70,14 +70,20 @@ def agrees(page: Page, desk: Desk, project: str, masking: str) -> dict[str, Any]
     planned = ("asked", "feasible") if summary["asked"] else ()  # several steps have no common plan
     assert shown == [summary[name] for name in ("records", *planned, "made", "compensating")]
     titles = page.locator("#totals th").all_inner_texts()
-    assert [title.rpartition(", ")[2] for title in titles[1:-1]] == [summary["unit"]] * (len(planned) + 1)
-    scores = page.locator(".score")
+    made = "Records changed" if summary["unit"] == "records" else f"Made, {summary['unit']}"
+    assert titles[1:-1] == [f"{title}, {summary['unit']}" for title in ("Requested", "Feasible")[: len(planned)]] + [
+        made
+    ]
+    scores, notes = page.locator(".score"), page.locator("#scores > .note").all_inner_texts()
     expect(scores).to_have_count(len(summary["scores"]))
     for i, score in enumerate(summary["scores"]):
         value = scores.nth(i).locator(".value")
         assert float(value.get_attribute("data-value") or "nan") == score["value"]
         assert value.inner_text() == "0" or number(value.inner_text()) == pytest.approx(score["value"], rel=1e-3)
-        assert scores.nth(i).locator("p").first.inner_text() == score["sentence"]
+        shown = scores.nth(i).locator("p").first.inner_text()
+        assert score["sentence"].startswith(shown)
+        # What is true of several figures is said once, below them.
+        assert {each for each in notes if each in score["sentence"]} == {score["sentence"][len(shown) + 1 :]} - {""}
     assert json.loads(page.locator("#spec").text_content() or "") == found["spec"]["spec"]
     return found
 

@@ -25,8 +25,8 @@ def test_columns_that_nobody_confirmed_or_thought_of_are_named() -> None:
     terms = {"drop": ["town"]}
     masked = masked_survey("sex", "town", "income")
     assert _remark_on_columns(masked, {"terms": terms}) == [
-        "Nobody has confirmed the kinds, guessed from the values, of: sex, income.",
-        "No scenario was in use: nobody has said what an intruder may know.",
+        "Kinds guessed from the values and not confirmed by anyone: sex, income.",
+        "No scenario was in use: what an intruder may know has not been stated.",
     ]
     scenario: dict[str, object] = {"name": "own", "keys": ["sex"], "sensitive": []}
     assert _remark_on_columns(masked_survey(), {"terms": terms, "scenario": scenario}) == [

@@ -11,8 +11,9 @@ document.addEventListener("focusin", (event) => { last = event.target; });
 
 // Follow a job to its end, showing it in `box`; returns the finished job.
 export async function follow(job, box, title) {
-  // A button that is disabled while its job runs loses the focus: the keyboard goes on from what it led to.
-  const isLost = last?.disabled && [last, document.body].includes(document.activeElement);
+  // A button that is disabled while its job runs loses the focus: the keyboard goes on from what it led to. It may be
+  // enabled again by now.
+  const isLost = last && (document.activeElement === document.body || (document.activeElement === last && last.disabled));
   const bar = el("progress", { max: 1, "aria-label": title });
   const line = el("span", { class: "job-line" });
   const cancel = el("button", { type: "button", on: { click: guarded(async () => {
