@@ -219,7 +219,7 @@ def fill_in(values: Any, **names: str) -> Any:
     What the specification states itself is kept. A name alone is kept too: the keys were filled in when it was made.
 
     >>> fill_in({"scenario": {"name": "journalist", "keys": ["age"]}, "n": 5}, keys="names", n="least")
-    {'scenario': 'journalist (with n of its own)', 'n': 5, 'keys': ('age',)}
+    {'scenario': 'journalist (with its own n)', 'n': 5, 'keys': ('age',)}
     >>> fill_in({"scenario": Scenario(keys=["age", "sex"], up_to=2, threshold=4), "keys": ["age"]})
     {'scenario': 'own (with its own keys)', 'keys': ['age'], 'threshold': 4.0}
     """

@@ -298,10 +298,10 @@ def _unpublished_label(masked: Masked, terms: Terms) -> Iterator[Remark]:
 
 def _published_rate(terms: Terms) -> Iterator[Remark]:
     if terms.publish_rate:
-        message = "the report states the share of records that took part; releasing it is consent to that"
+        message = "the report states the share of records that took part; by releasing it, the officer consents to this"
         yield warning("rate-published", message)
     if terms.publish_errors:
-        message = "the report states by how much masking enlarges standard errors; releasing it is consent to that"
+        message = "the report states by how much masking enlarges standard errors; by releasing it, the officer consents to this"
         yield warning("errors-published", message)
 
 
