@@ -394,7 +394,7 @@ def _count(codes, tables):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _count_in_streams(codes, tables):  # type: ignore[no-untyped-def]
-    """Count four stretches at once, each in its own table: adding to one counter again and again would wait."""
+    """Count four stretches at once, each in its own table: repeated additions to one counter would stall."""
     length = codes.size // 4
     one, two, three, four = tables[0], tables[1], tables[2], tables[3]
     for i in range(length):

@@ -93,7 +93,7 @@ def describe(
 
 @dataclass(frozen=True, kw_only=True)
 class MergedFiles:
-    """How the files are joined, and what is written."""
+    """Options for joining the two files, and where the result is written."""
 
     on: str | None = option("number of the household, a column of both files", metavar="A")
     household_schema: Path | None = option("schema of the household file", metavar="TOML")

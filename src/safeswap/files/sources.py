@@ -70,7 +70,7 @@ DEFAULT_LIMITS = Limits()
 
 
 class ReadingOptions(ColumnOptions, total=False):
-    """How a file is read: its columns, the layout of a text file, and what it may declare."""
+    """Options for reading a file: its columns, the layout of a text file, and limits on what it may declare."""
 
     delimiter: Annotated[str | None, Default(None)]
     encoding: Annotated[str | None, Default(None)]

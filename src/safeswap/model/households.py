@@ -193,7 +193,7 @@ def mark_household_attributes(schema: Schema, names: Iterable[str]) -> Schema:
 
 @dataclass(frozen=True, kw_only=True)
 class Reduction:
-    """What the file of households has: attributes of the household, and groups of the members' attributes.
+    """The contents of the file of households: attributes of the household, and groups of the members' attributes.
 
     Every attribute of a group has the joint composition of the group as its value. With ``blank``, the composition of
     a household in which a value is missing is missing; else a missing value is a value like others. ``weights`` that

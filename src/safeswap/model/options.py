@@ -16,7 +16,7 @@ from safeswap.model.schema import Kind, Schema
 
 
 class ColumnOptions(TypedDict, total=False):
-    """How columns are described: by a ``schema``, or by single corrections of what is guessed."""
+    """Options that describe the columns: a ``schema``, or corrections of single guesses."""
 
     schema: Annotated[Schema | str | os.PathLike[str] | None, Default(None)]
     identifier: Annotated[str | None, Default(None)]

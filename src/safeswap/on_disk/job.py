@@ -53,7 +53,7 @@ class Job:
 
     @property
     def noted_reading(self) -> dict[str, Any]:
-        """How the files were read, as far as the schema in the record does not say so."""
+        """The reading options to note in the record: those that its schema does not state."""
         return {name: value for name, value in self.reading.items() if name in ("missing", "name") and value}
 
 

@@ -28,7 +28,7 @@ Match = Literal["auto", "position"]
 
 
 class MatchOptions(TypedDict, total=False):
-    """How two files are compared: the ``attributes`` that form cells, and how records are matched."""
+    """Options for comparing two files: the ``attributes`` that form cells, and how records are matched."""
 
     attributes: Annotated[Sequence[str] | None, Default(None)]
     match: Annotated[Match, Default("auto")]
@@ -195,7 +195,7 @@ def _is_recoded(comparison: Comparison) -> bool:
 
 
 class FileOptions(EngineOptions, ColumnOptions, total=False):
-    """How Parquet files are read and counted."""
+    """Options for reading and counting Parquet files."""
 
 
 @check_types

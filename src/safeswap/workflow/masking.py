@@ -155,7 +155,7 @@ def mask(
 
 
 class FileMasking(EngineOptions, ColumnOptions, total=False):
-    """How a file is masked: by which draw, on which engine, and how the result is assessed."""
+    """Options for masking a file: the draw, the engine, and how the result is assessed."""
 
     replicate: Annotated[int, Default(0)]
     force: Annotated[bool, Default(value=False)]

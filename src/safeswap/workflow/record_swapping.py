@@ -22,7 +22,7 @@ from safeswap.workflow.reading import read
 
 
 class RiskOptions(TypedDict, total=False):
-    """Which households are at risk, and what moves with them."""
+    """Options that say which households are at risk, and what moves with them."""
 
     risk: Annotated[Any, Default(None)]
     risk_threshold: Annotated[float | None, Default(None)]

@@ -57,7 +57,7 @@ class PublicTerms(TypedDict, total=False):
 
 
 class ReportOptions(PublicTerms, total=False):
-    """What was tried, found and decided, in addition to the masking itself."""
+    """Facts for the report besides the masking itself: what was tried, found and decided."""
 
     study: Annotated[Study | None, Default(None)]
     choice: Annotated[Choice | None, Default(None)]

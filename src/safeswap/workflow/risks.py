@@ -99,7 +99,7 @@ def suggest_keys(data: Any, *, among: Sequence[str] | None = None, most: int = 1
 
 
 class PlotOptions(TypedDict, total=False):
-    """How records are linked in a confidentiality plot; each linkage refuses what has no meaning for it."""
+    """Options for linking records in a confidentiality plot; each linkage refuses those that mean nothing to it."""
 
     linkage: Annotated[Literal["auto", "distance", "fellegi_sunter", "frequency"], Default("auto")]
     archive: Annotated[Any, Default(None)]

@@ -17,7 +17,7 @@ Tables = str | Sequence[str] | Sequence[Sequence[str]] | Sequence[str | Sequence
 
 
 class TableRules(TypedDict, total=False):
-    """What is minimised, within which limits, and how long the solver may take."""
+    """Options for making a table safe: the objective, its limits, and the solver with its time limit."""
 
     objective: Annotated[str, Default("total")]
     weights: Annotated[Any, Default(None)]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class StudyRun(TypedDict, total=False):
-    """How a study is run."""
+    """Options for running a study."""
 
     progress: Annotated[Callable[[int, int], None] | None, Default(None)]
     checkpoint: Annotated[str | PathLike[str] | CheckpointDirectory | None, Default(None)]
@@ -28,7 +28,7 @@ class StudyRun(TypedDict, total=False):
 
 
 class StudyOptions(StudyRun, total=False):
-    """How a study is run, and the names of its parameters, which :class:`StudySpec` describes and checks."""
+    """Options for running a study, and the names of its parameters, which :class:`StudySpec` describes and checks."""
 
     attributes: Any
     up_to: Any

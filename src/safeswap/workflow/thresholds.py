@@ -213,7 +213,7 @@ class Thinning:
 
 
 class BiasOptions(TypedDict, total=False):
-    """How PERCENTAGE BIAS is read: for which items, and with which ``f`` of Theorem A.1."""
+    """Options for PERCENTAGE BIAS: the items, how it is read, and ``f`` of Theorem A.1."""
 
     variables: Annotated[tuple[str, ...], Default(())]
     reading: Annotated[Reading, Default("pointwise")]

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class RiskOptions(TypedDict, total=False):
-    """What the measures of a file's risk need besides keys; by default each measure has its own value."""
+    """Options of the measures of a file's risk, besides keys; by default each measure has its own value."""
 
     sensitive: Annotated[str | None, Default(None)]
     weight: Annotated[str | None, Default(None)]
@@ -173,7 +173,7 @@ def special_uniques(
 
 
 class RecordRiskOptions(TypedDict, total=False):
-    """How the risk of single records is estimated."""
+    """Options for estimating the risk of single records."""
 
     weight: Annotated[str | None, Default(None)]
     model: Annotated[RiskModel, Default("franconi-polettini")]

@@ -87,7 +87,7 @@ class HouseholdPlan(Plan):
 
 @dataclass(frozen=True, kw_only=True)
 class HouseholdOutcome(Plan):
-    """What was swapped. ``asked`` and ``feasible`` count pairs of persons, as for every exchange."""
+    """The outcome of a household swap. ``asked`` and ``feasible`` count pairs of persons, as for every exchange."""
 
     households: int
     at_risk: int

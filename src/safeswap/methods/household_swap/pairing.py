@@ -36,7 +36,7 @@ _STEPS_PER_CELL = 20_000_000
 
 
 class Ground(NamedTuple):
-    """What the kernels know of each household and area; ``partner`` is what they change."""
+    """The facts about each household and area that the kernels use; ``partner`` is what they change."""
 
     required: UInt8s  # topmost level at which it must leave its area; the number of levels if it need not
     area: Int32s  # numbers in the order of the paths: an area of any level is one range of them

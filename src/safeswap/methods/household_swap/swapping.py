@@ -239,7 +239,7 @@ class Risk:
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """How partners are chosen, and how many households are swapped."""
+    """Rules for choosing partners, and for the number of households swapped."""
 
     rate_per_million: int = 0
     shift: int = PER_MILLION // 2  # where the controlled rounding begins: 0 to 999,999
@@ -293,7 +293,7 @@ def swap_in_rounds(population: Population, rules: Rules, risk: Risk, *, k: int, 
 
 @dataclass(eq=False)
 class _Promised:
-    """How many of those at risk move in each cell of the loosest profile, whoever is required to move besides."""
+    """By cell of the loosest profile, the number of households at risk that move, whoever else is required to move."""
 
     cell: Integers
     required: UInt8s
@@ -351,7 +351,7 @@ def swap_once(population: Population, rules: Rules, risk: Risk) -> Swapped:
 
 
 class _Board:
-    """What all rounds have in common: households in the orders in which kernels look for partners."""
+    """The state that all rounds share: households in the orders in which kernels look for partners."""
 
     def __init__(self, population: Population) -> None:
         self.population, self.areas = population, population.areas
