@@ -27,7 +27,7 @@ _FEWEST_LEVELS = 7  # fewer are in any given order by chance too often
 
 
 class RowOrder:
-    """Take a row that comes after another to have come after it in the original. The intruder has the bundle alone."""
+    """Assume that a row that comes after another also did so in the original. The intruder has the bundle alone."""
 
     name: ClassVar[str] = "row_order"
     title: ClassVar[str] = "Recover the original order from the release"

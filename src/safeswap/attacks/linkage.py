@@ -175,7 +175,7 @@ def _is_distinct(data: Microdata, name: str) -> bool:
 
 
 class UnusualCombinations:
-    """Link by what is no key: all categorical attributes outside the scenario's keys that were left as they were.
+    """Link by attributes that are not keys: all categorical ones outside the scenario's keys that were left unchanged.
 
     The intruder has a file with just these attributes, and names.
     """
