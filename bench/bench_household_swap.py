@@ -9,19 +9,19 @@ whole process: for the swap from coded columns, with reading and coding them.
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import os
-import resource
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from goals import best_of, judge
+from goals import best_of, judge, peak_megabytes
 from safeswap import Key, datasets
 from safeswap.engines.memory import MemoryRecords
 from safeswap.files.coded_columns import load_coded
@@ -67,7 +67,7 @@ def from_coded_columns(path: Path) -> None:
     done = swap(people)
     risky = done.risk.required < people.areas.depth
     busy = best_of(3, lambda: swap(people), time.process_time)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    peak = peak_megabytes()
     print(f"{persons:,} persons in {len(people.area):,} households: {busy:.3f} CPU s, peak {peak:,.0f} MB")
     print(
         f"  {np.count_nonzero(risky):,} at risk, {np.count_nonzero(done.partner >= 0):,} swapped, proved: {done.proved}"
@@ -128,12 +128,26 @@ def from_file_to_file(path: Path, persons: int, engines: Sequence[str]) -> None:
 
 def _measure(code: str) -> tuple[float, float]:
     """Return the CPU seconds and the peak memory, in megabytes, of a process of its own."""
-    with subprocess.Popen([sys.executable, "-c", code]) as process:
+    told = "\nfrom goals import peak_megabytes; print(peak_megabytes())"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    command = [sys.executable, "-c", code + told]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        said = process.stdout.read()
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise SystemExit(f"a run ended with status {process.returncode}")
-    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1e3
+    return usage.ru_utime + usage.ru_stime, float(said.split()[-1])
+
+
+def _run_apart(work: Callable[[Path], None], path: Path) -> None:
+    """Run in a process of its own, so that its peak is that of the work."""
+    process = multiprocessing.get_context("spawn").Process(target=work, args=(path,))
+    process.start()
+    process.join()
+    if process.exitcode:
+        raise SystemExit(f"a run ended with status {process.exitcode}")
 
 
 def main() -> None:
@@ -147,7 +161,7 @@ def main() -> None:
         folder = Path(tempfile.mkdtemp(prefix="safeswap-bench-"))
         try:
             datasets.write_synthetic_population(folder / "people.parquet", persons)
-            from_coded_columns(folder / "people.parquet")
+            _run_apart(from_coded_columns, folder / "people.parquet")
             from_file_to_file(folder / "people.parquet", persons, chosen.engines)
         finally:
             shutil.rmtree(folder)

@@ -40,6 +40,12 @@ def timed(job: Callable[[], Any]) -> tuple[Any, float, float]:
     return found, time.perf_counter() - wall, time.process_time() - processor
 
 
+def peak_megabytes() -> float:
+    """Return the peak memory of this process; unlike ``ru_maxrss``, without that of the process that started it."""
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) * 1024 / 1e6 for line in lines if line.startswith("VmHWM:"))
+
+
 def judge(
     name: str,
     figure: float,

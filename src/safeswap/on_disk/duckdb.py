@@ -33,6 +33,10 @@ from safeswap.on_disk.cells import as_counted, cell_attributes
 from safeswap.on_disk.job import RewrittenFile, check_promises, check_separate
 from safeswap.on_disk.value_changes import check_memory
 
+_COUNTED_AT_ONCE = 1 << 22
+_MOST_PARTS = 128
+"""Changed records counted together, so that counting takes little memory; and the number of such parts."""
+
 
 class DuckDBFile(RewrittenFile):
     """A file whose pairs are in DuckDB, and the resulting columns on request."""
@@ -334,8 +338,15 @@ class HeldEvidence(Evidence):
         rest, size = cells.pack([codes[n][0] for n in others], [bounds[n] for n in others]) if others else (none, 1)
         both, number = cells.pack([np.concatenate(codes[name]) for name in names], [bounds[name] for name in names])
         was, now = np.split(both, 2)
-        moved = cells.count_net_change([rest, was], [rest, now], [size, number])
-        return int(np.count_nonzero(was != now)) - moved
+        changed, in_vain = was != now, 0
+        # Records of different parts are in different cells before and after: each part is counted by itself.
+        parts = min(1 + len(rest) // _COUNTED_AT_ONCE, _MOST_PARTS)
+        of_part = (rest % rest.dtype.type(parts)).astype(np.uint8)
+        for part in range(parts):
+            rows = np.flatnonzero(changed & (of_part == part))
+            kept, left, entered = rest[rows], was[rows], now[rows]
+            in_vain += len(rows) - cells.count_net_change([kept, left], [kept, entered], [size, number])
+        return in_vain
 
 
 class DuckDBEvidence:
