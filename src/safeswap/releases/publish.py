@@ -297,11 +297,11 @@ def _unpublished_label(masked: Masked, terms: Terms) -> Iterator[Remark]:
 
 
 def _published_rate(terms: Terms) -> Iterator[Remark]:
+    consent = "by releasing it, the officer consents to this"
     if terms.publish_rate:
-        message = "the report states the share of records that took part; by releasing it, the officer consents to this"
-        yield warning("rate-published", message)
+        yield warning("rate-published", f"the report states the share of records that took part; {consent}")
     if terms.publish_errors:
-        message = "the report states by how much masking enlarges standard errors; by releasing it, the officer consents to this"
+        message = f"the report states by how much masking enlarges standard errors; {consent}"
         yield warning("errors-published", message)
 
 
