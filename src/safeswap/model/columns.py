@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -198,31 +198,32 @@ def number_cells(columns: Sequence[SignedCodes]) -> Int64s:
     return cells if size <= _FEW_PER_RECORD * len(cells) else _rank_codes(cells)[0]
 
 
-def pack_cells(columns: Sequence[SignedCodes]) -> tuple[Int64s, int]:
+def pack_cells(columns: Iterable[SignedCodes]) -> tuple[Int64s, int]:
     """Return a number for each record's combination of codes, equal where these are, and a number above all.
+
+    Columns are taken one by one, and added in place: each wide copy of a column would be 8 bytes per record.
 
     >>> pack_cells([np.array([7, 7, 8]), np.array([2, 3, 2])])
     (array([0, 1, 2]), 4)
     """
-    cells, size = _from_zero(columns[0])
-    for column in columns[1:]:
-        codes, above = _from_zero(column)
+    cells, size = np.zeros(1, dtype=np.int64), 1
+    for column in columns:
+        least, above = (int(column.min()), int(column.max()) - int(column.min()) + 1) if len(column) else (0, 1)
+        codes = column
+        if above > 1 << 31:
+            (codes, above), least = _rank_codes(codes), 0
         if size * above >= 1 << 62:
             cells, size = _rank_codes(cells)
         if size * above >= 1 << 62:
-            codes, above = _rank_codes(codes)
-        cells *= above
-        cells += codes
+            (codes, above), least = _rank_codes(codes), 0
+        if size == 1:
+            cells = codes.astype(np.int64)
+        else:
+            cells *= above
+            cells += codes
+        cells -= least
         size *= above
     return cells, size
-
-
-def _from_zero(codes: SignedCodes) -> tuple[Int64s, int]:
-    """Return the codes less the smallest of them, and a bound above all; their ranks if they are far apart."""
-    if not len(codes):
-        return codes.astype(np.int64), 1
-    least, most = int(codes.min()), int(codes.max())
-    return (codes - np.int64(least), most - least + 1) if most - least < 1 << 31 else _rank_codes(codes)
 
 
 def _rank_codes(codes: SignedCodes) -> tuple[Int64s, int]:

@@ -260,6 +260,8 @@ class HeldEvidence(Evidence):
         for name in schema.names:
             self._codes[name] = before.table.column(name).to_numpy(), after.table.column(name).to_numpy()
         self._members = _count_members(self._stream, promises)
+        self._bounds = {name: self._stream.coder(name).bound for name in self.before.attributes}
+        del self._stream  # the codes of a hundred million household numbers are looked up in 500 MB
 
     def _read(self, written: ParquetFiles, others: Names) -> tuple[Rows, tuple[pa.Table, pa.Table]]:
         """Return the rows of these records, and the codes of their columns before and after."""
@@ -331,7 +333,7 @@ class HeldEvidence(Evidence):
 
     def count_in_vain(self) -> int:
         """Count the records that changed although the table of the changed and all categorical attributes did not."""
-        names, bounds = self._opened.names, {name: self._stream.coder(name).bound for name in self.before.attributes}
+        names, bounds = self._opened.names, self._bounds
         others = [name for name in self._opened.schema.categorical if name not in names]
         codes: dict[str, Any] = {name: self.codes(name) for name in bounds}
         none = np.zeros(len(self.rows), dtype=np.uint8)
@@ -368,6 +370,7 @@ class DuckDBEvidence:
                 sides = self._codes(mine, self._names), self._codes(theirs, self._names)
                 add(rows, *sides, self._codes(mine, self._others))
         self._members = _count_members(self._stream, promises)
+        del self._stream  # the codes of a hundred million household numbers are looked up in 500 MB
 
     def close(self) -> None:
         """Drop the table."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -40,13 +41,17 @@ class Households:
     population: Population
     risk: Risk
     numbers: Int32s  # by row of the file: its household, −1 outside of any
-    size: Integers  # by household: members
     immovable: int  # households without geography
     communal: int  # establishments left out of this run
     outside: int  # persons without a household
 
     def __len__(self) -> int:
-        return len(self.size)
+        return len(self.population.area)
+
+    @cached_property
+    def size(self) -> Integers:
+        """The number of members by household: counted again when needed, not kept while partners are chosen."""
+        return _count_members(self.numbers, len(self))
 
 
 def read_households(records: Loadable, spec: HouseholdSwapSpec, key: Key, draw_key: bytes) -> Households:
@@ -73,7 +78,7 @@ def _read(records: Loadable, spec: HouseholdSwapSpec, key: Key, draw_key: bytes)
     is_communal = _find_communal(spec, constant, len(draw))
     movable = placed & (is_communal if spec.units == "communal" else ~is_communal)
     profiles = tuple(_profile(names, constant, size, match_size=spec.match_size) for names in spec.profiles)
-    del constant, is_communal
+    del constant, is_communal, size
     cell, number_of_cells = _risk_cells(records, spec)
     population = Population(
         household=numbers[inside],
@@ -93,7 +98,6 @@ def _read(records: Loadable, spec: HouseholdSwapSpec, key: Key, draw_key: bytes)
         population=population,
         risk=risk,
         numbers=numbers,
-        size=size,
         immovable=int(np.count_nonzero(~placed)),
         communal=int(np.count_nonzero(placed & ~movable)),
         outside=int(np.count_nonzero(numbers < 0)),

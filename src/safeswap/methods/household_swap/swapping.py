@@ -305,7 +305,7 @@ class _Promised:
     def of(cls, population: Population, risk: Risk, partner: Int32s) -> _Promised:
         """Count the households at risk with a partner."""
         cell = population.profiles[-1]
-        risky = np.flatnonzero(risk.required < population.areas.depth)
+        risky = np.flatnonzero(risk.required < population.areas.depth).astype(np.int32)
         covered = np.bincount(cell[risky[partner[risky] >= 0]], minlength=int(cell.max(initial=0)) + 1)
         return cls(cell, risk.required, risky, covered, np.zeros(len(covered), dtype=np.bool_))
 
