@@ -16,7 +16,7 @@ from safeswap.errors import InputError
 from safeswap.files.atomic import working_directory
 from safeswap.files.infer import resolve_file_schema
 from safeswap.files.parquet import ParquetFiles, open_parquet, zip_batches
-from safeswap.files.splice import CannotSplice, other_chunks
+from safeswap.files.rewrite import CannotSplice, other_chunks
 from safeswap.measures.base import require_cells
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Schema, refuse_date
