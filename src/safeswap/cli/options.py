@@ -178,7 +178,7 @@ def reading_options(function: Callable[..., None]) -> Callable[..., None]:
         found = {name: value for name, value in stated.items() if value is not None}
         limits = {name: found.pop(name) for name in list(found) if name.startswith("max_")}
         if limits:
-            from safeswap.files.sources import Limits
+            from safeswap.files.formats import Limits
 
             found["limits"] = Limits(**limits)
         return found

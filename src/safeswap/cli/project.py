@@ -56,7 +56,7 @@ def init(
     evidence: check it, correct it, and remove the question mark. Nothing is overwritten.
     """
     from safeswap.files.atomic import PRIVATE_DIRECTORY
-    from safeswap.files.sources import existing_file
+    from safeswap.files.formats import existing_file
     from safeswap.projects.project import Project
     from safeswap.workflow.project_status import PROJECT
 

@@ -34,7 +34,7 @@ import pyarrow.compute as pc
 
 from safeswap.errors import InputError, SpecError
 from safeswap.files.encoding import Dialect, Text, find_fault, lines_of_records, open_text, strict_reader
-from safeswap.files.sources import Limits
+from safeswap.files.formats import Limits
 
 _CANDIDATES = (",", ";", "\t", "|")
 _PREFIX = 256 * 1024

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
 from safeswap.errors import InputError, SpecError
-from safeswap.files.formats import GZIP
-from safeswap.files.sources import Limits, corrupt_error, format_of, unreadable_error
+from safeswap.files.formats import GZIP, Limits, corrupt_error, format_of, unreadable_error
 
 _CHUNK = 2**20  # fits the cache, and each chunk is looked at several times
 

@@ -23,8 +23,7 @@ import pyarrow.compute as pc
 from safeswap.errors import InputError, OutputError
 from safeswap.files.atomic import PRIVATE_FILE, atomic_write
 from safeswap.files.columns import refuse_nul
-from safeswap.files.formats import Format, Package, list_writable
-from safeswap.files.sources import Limits, corrupt_error
+from safeswap.files.formats import Format, Limits, Package, corrupt_error, list_writable
 from safeswap.files.write import Writable, as_table
 from safeswap.model.dates import Clock, Program, clock_for, clock_of, is_date_format, to_days
 from safeswap.model.microdata import Microdata, code_column

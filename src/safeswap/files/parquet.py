@@ -14,9 +14,18 @@ import pyarrow as pa
 
 from safeswap.errors import InputError
 from safeswap.files.columns import normalise_table
-from safeswap.files.formats import ARROW, PARQUET, Format
+from safeswap.files.formats import (
+    ARROW,
+    DEFAULT_LIMITS,
+    PARQUET,
+    Format,
+    Limits,
+    corrupt_error,
+    existing_file,
+    format_of,
+    unreadable_error,
+)
 from safeswap.files.parquet_bytes import WIDTH, check_pages, footer_bytes
-from safeswap.files.sources import DEFAULT_LIMITS, Limits, corrupt_error, existing_file, format_of, unreadable_error
 
 _PLAIN_TEXT_BYTES = 4  # a plain text takes at least its four-byte length; less means a dictionary
 _SMALL_CHUNK = 2**16

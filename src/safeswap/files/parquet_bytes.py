@@ -21,7 +21,7 @@ from typing import IO, Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from safeswap.files.sources import Limits
+from safeswap.files.formats import Limits
 
 MAGIC = b"PAR1"
 _MOST_FOOTER = 1 << 28

@@ -18,10 +18,9 @@ from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
 
-from safeswap.files.formats import PARQUET
+from safeswap.files.formats import PARQUET, corrupt_error
 from safeswap.files.parquet import ParquetFiles, Part, part_batches
 from safeswap.files.parquet_bytes import BINARY, I64, LIST, MAGIC, Struct, footer_bytes, parse, serialise
-from safeswap.files.sources import corrupt_error
 
 _CODECS = {"UNCOMPRESSED": "none", "SNAPPY": "snappy", "GZIP": "gzip", "BROTLI": "brotli", "ZSTD": "zstd", "LZ4": "lz4"}
 

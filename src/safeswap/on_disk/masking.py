@@ -116,7 +116,7 @@ def recall(
     of households, if the person file was masked together with one.
     """
     from safeswap import registry
-    from safeswap.files.sources import existing_file
+    from safeswap.files.formats import existing_file
     from safeswap.model.masked import Masked
     from safeswap.model.plan import recorded_plan
     from safeswap.model.schema import Schema
@@ -237,7 +237,7 @@ def steps_of(audit: Mapping[str, Any]) -> list[PastStep]:
 
 def digest_of(path: Path) -> str:
     """Return the SHA-256 of a file, or of the digests of all files of a directory sorted by name."""
-    from safeswap.files.sources import sum_file
+    from safeswap.files.formats import sum_file
 
     if path.is_file():
         return sum_file(path)[1]
@@ -364,7 +364,7 @@ def _as_notes(reading: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _from_notes(notes: Mapping[str, Any]) -> dict[str, Any]:
-    from safeswap.files.sources import Limits
+    from safeswap.files.formats import Limits
 
     return {**notes, **({"limits": Limits(**notes["limits"])} if "limits" in notes else {})}
 

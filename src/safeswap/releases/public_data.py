@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from safeswap.errors import InputError, SpecError, UnsafeRelease
 from safeswap.files.columns import refuse_nul
+from safeswap.files.formats import SPSS, STATA, Limits
 from safeswap.files.labelled import Labelled, read_labelled
-from safeswap.files.sources import Format, Limits
 from safeswap.model.columns import is_bytes
 from safeswap.model.release import Release
 from safeswap.model.schema import Kind
@@ -215,7 +215,7 @@ class Stored:
     @cached_property
     def labelled(self) -> Labelled:
         """A whole Stata or SPSS file, with its metadata."""
-        found = Format.STATA if self.data_format == "dta" else Format.SPSS
+        found = STATA if self.data_format == "dta" else SPSS
         try:
             return read_labelled(self.path, found=found, encoding=None, limits=Limits())
         except InputError:

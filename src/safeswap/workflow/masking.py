@@ -408,7 +408,7 @@ def recall(
     agency's ledger. ``recipe`` is what was done to the file before any of them without leaving a record. ``households``
     are the original and the masked file of households, if two files were masked in one job.
     """
-    from safeswap.files.sources import existing_file
+    from safeswap.files.formats import existing_file
     from safeswap.on_disk.masking import digest_of_both
     from safeswap.on_disk.masking import recall as recall_masking
     from safeswap.releases.ledger import configured_ledger

@@ -5,7 +5,7 @@ from __future__ import annotations
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Unpack
 
-from safeswap.files.sources import ReadingOptions
+from safeswap.files.formats import ReadingOptions
 from safeswap.model.checked import check_types, select_stated
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
