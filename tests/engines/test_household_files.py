@@ -18,9 +18,7 @@ from tests.engines.specs import records_of, write_parts
 import safeswap as ss
 from safeswap import registry
 from safeswap.engines.base import Move
-from safeswap.engines.duckdb.checks import ChangedTable
-from safeswap.engines.duckdb.engine import HeldPairs
-from safeswap.engines.duckdb.store import Store
+from safeswap.engines.duckdb.store import ChangedTable, HeldPairs, Store
 from safeswap.engines.stream import LevelCoder
 from safeswap.errors import InputError
 from safeswap.files.parquet import open_parquet

@@ -14,9 +14,8 @@ from safeswap.arrays import cells, keyed
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Codes, Flags, Int32s, Rows, UInt32s
 from safeswap.engines.base import Drawn, Move, Need, column_blocks, column_identity
-from safeswap.engines.duckdb.checks import ChangedTable, find_repeated
-from safeswap.engines.duckdb.engine import DuckDBRecords, HeldPairs, InOrder
-from safeswap.engines.duckdb.store import Store, limit_bytes
+from safeswap.engines.duckdb.engine import DuckDBRecords
+from safeswap.engines.duckdb.store import ChangedTable, HeldPairs, InOrder, Store, find_repeated, limit_bytes
 from safeswap.engines.spilled_cells import ComparedCells
 from safeswap.engines.stream import MISSING, RecordStream, rows_per_batch
 from safeswap.errors import InputError
