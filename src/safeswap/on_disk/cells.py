@@ -146,7 +146,7 @@ def count_in_spark(
 ) -> CountedCells:
     """Count the cells with a Spark cluster; records correspond by identifier."""
     from safeswap.engines.spark.checks import SparkFrame, compare_cells
-    from safeswap.on_disk.engines import check_need, find_engine
+    from safeswap.on_disk.job import check_need, find_engine
     from safeswap.on_disk.spark import spark_session
 
     first, second, schema = _open_both(before, after, reading, types=False)  # Spark writes its own types

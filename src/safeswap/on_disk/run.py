@@ -31,8 +31,16 @@ from safeswap.model.schema import Schema
 from safeswap.model.score import Assessment
 from safeswap.model.text import plural
 from safeswap.on_disk.audit_record import note_exchange, read_audit_json
-from safeswap.on_disk.engines import check_supported, find_engine
-from safeswap.on_disk.job import Announcement, Job, OpenFile, Output, RewrittenFile, iter_changed
+from safeswap.on_disk.job import (
+    Announcement,
+    Job,
+    OpenFile,
+    Output,
+    RewrittenFile,
+    check_supported,
+    find_engine,
+    iter_changed,
+)
 from safeswap.on_disk.masking import digest_of, note, steps_of, write_both, write_record
 from safeswap.on_disk.value_changes import ChangedFile
 

@@ -25,7 +25,7 @@ import json
 import secrets
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -36,8 +36,10 @@ from safeswap.model.columns import is_bytes, same_memory
 from safeswap.model.ledger import AS_WRITTEN, Ledger, Spelling, Words, hash_values
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata, PastStep
-from safeswap.on_disk.job import Announcement
 from safeswap.releases.ledger import LedgerFile
+
+if TYPE_CHECKING:
+    from safeswap.on_disk.job import Announcement
 
 Past: TypeAlias = tuple[PastStep, ...]
 

@@ -63,7 +63,7 @@ def check_in_memory(name: str) -> None:
     """Refuse an engine that does not work on data in memory."""
     if name == "memory":
         return
-    from safeswap.on_disk.engines import ENGINES
+    from safeswap.on_disk.job import ENGINES
 
     if name not in ENGINES:
         raise SpecError(
@@ -257,7 +257,7 @@ def _counting_engine(engine: str, measures: Sequence[str]) -> str:
     """Return the engine that assesses the result: the masking one if counts suffice. Spark refuses other measures."""
     from safeswap import registry
     from safeswap.measures.base import largest_small
-    from safeswap.on_disk.engines import check_countable
+    from safeswap.on_disk.job import check_countable
 
     by_counts = largest_small([registry.measure(name) for name in measures]) is not None
     if engine == "spark" and measures:
