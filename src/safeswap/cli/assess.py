@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from safeswap.cli.console import Console, escape, say_left_out, say_shared, score_table, small_tables, table
-from safeswap.cli.masking import JoinedFiles
+from safeswap.cli.mask import JoinedFiles
 from safeswap.cli.options import (
     OUTPUT,
     Force,

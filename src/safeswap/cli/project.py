@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from safeswap.cli.console import Console, escape, table
-from safeswap.cli.masking import CONFIDENTIAL, HOUSEHOLDS
+from safeswap.cli.mask import CONFIDENTIAL, HOUSEHOLDS
 from safeswap.cli.options import OUTPUT, RANDOMNESS, KeyFile, check_outputs, command, make_group, reading_options
 from safeswap.errors import SpecError
 from safeswap.model.text import plural

@@ -16,7 +16,7 @@ from safeswap.model.options import ColumnOptions, EngineOptions
 from safeswap.model.scenario import Scenario, Scenarios, as_scenarios, resolve_files
 from safeswap.model.score import Assessment, Axis, Comparison, CountedCells, LeftOut, Score
 from safeswap.model.text import plural
-from safeswap.workflow.reading import read
+from safeswap.workflow.masking import read
 
 if TYPE_CHECKING:
     from safeswap.arrays.types import Flags

@@ -35,7 +35,7 @@ from safeswap.projects.settings import Requirement
 from safeswap.projects.stages import FOLDER, StageStore, dump_stage, load_stage, make_private_folder
 from safeswap.studies.files import CheckpointDirectory
 from safeswap.workflow.households import split_masked
-from safeswap.workflow.masking import as_replicate, keep, recall
+from safeswap.workflow.masking import as_replicate, keep, read, read_key, recall
 from safeswap.workflow.project_status import (
     STATE,
     digest_rules,
@@ -46,7 +46,6 @@ from safeswap.workflow.project_status import (
     project_status,
     read_state,
 )
-from safeswap.workflow.reading import read, read_key
 from safeswap.workflow.reporting import measure_requirement, report
 from safeswap.workflow.step_table import UTILITY, Figure, StepRow, count_unsafe, describe_step, measure_utility
 

@@ -31,7 +31,7 @@ from safeswap.model.combination import Combinations, as_combinations, check_comb
 from safeswap.model.microdata import Microdata, smallest_code_type
 from safeswap.model.scenario import Scenario, as_scenario, propose_bands
 from safeswap.model.schema import Kind, level_texts
-from safeswap.workflow.reading import read
+from safeswap.workflow.masking import read
 
 MOST_MERGES = 24
 """The largest number of pairs of neighbouring levels to try, those with the fewest records first."""

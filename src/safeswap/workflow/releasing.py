@@ -18,8 +18,7 @@ from safeswap.model.schema import household_attributes
 from safeswap.model.score import Comparison
 from safeswap.model.text import plural
 from safeswap.workflow.assessing import compare
-from safeswap.workflow.masking import returning_memory
-from safeswap.workflow.reading import read
+from safeswap.workflow.masking import read, returning_memory
 from safeswap.workflow.session import as_recipe
 
 if TYPE_CHECKING:

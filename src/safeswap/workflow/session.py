@@ -24,7 +24,7 @@ from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
 from safeswap.model.score import Comparison
 from safeswap.model.spec import MaskSpec
-from safeswap.workflow.reading import read
+from safeswap.workflow.masking import read
 
 Steps = Recipe | Step | MaskSpec | Mapping[str, Any] | Iterable[Any] | str | PathLike[str]
 

@@ -11,8 +11,7 @@ from safeswap.model.checked import Default, check_types
 from safeswap.model.key import Key
 from safeswap.model.study import StudySpec
 from safeswap.studies.files import CheckpointDirectory
-from safeswap.workflow.masking import as_key, as_study_spec
-from safeswap.workflow.reading import find_frame_type, read
+from safeswap.workflow.masking import as_key, as_study_spec, find_frame_type, read
 
 if TYPE_CHECKING:
     from safeswap.studies.study import Study

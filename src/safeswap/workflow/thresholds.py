@@ -23,8 +23,7 @@ from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.text import plural
-from safeswap.workflow.masking import mask
-from safeswap.workflow.reading import read
+from safeswap.workflow.masking import mask, read
 
 _GROWTH = 1.3
 _FIRST = 1e6
