@@ -40,7 +40,7 @@ NEVER_ONE = {
     ("measures/plot/numeric_keys.py", "which"): "a word, inside several",
     ("measures/risk/key_measures.py", "'different' if self.kind == 'distinct' else 'effective'"): "a word, after l > 1",
     ("measures/risk/n_rule.py", "self.n"): "n is at least 2",
-    ("measures/utility/base.py", "_TABLES_OF[sizes[row]]"): "a word: the largest among several tables",
+    ("measures/utility/categories.py", "_TABLES_OF[sizes[row]]"): "a word: the largest among several tables",
     ("methods/safe/spec.py", "self.tolerance"): "a tolerance is at least 2",
     ("methods/suppress/promises.py", "len(self.combinations)"): "one combination is told by its names",
     ("model/combination.py", "len(names)"): "above the limit on keys",

@@ -365,6 +365,24 @@ def name_keys(names: tuple[str, ...]) -> str:
     return " × ".join(names) if len(names) <= 4 else f"{len(names)} attributes"
 
 
+def score_by_unit(measure: Measure, seen: Comparison) -> Score:
+    """Score a measure under the scenario of the comparison, in its unit."""
+    if seen.scenario is None or seen.scenario.scenario.unit == "person":
+        return measure.score(seen)
+    score_households = getattr(measure, "score_households", None)
+    if score_households is None:
+        raise SpecError(
+            f"{measure.name} counts persons, and the scenario {seen.scenario.scenario.name!r} looks for households",
+            code="unit-not-supported",
+            hint='use k_anonymity, n_rule, individual_risk or suda2; or set unit = "person"',
+            scenario=seen.scenario.scenario.name,
+            measure=measure.name,
+            unit="household",
+        )
+    found: Score = score_households(seen)
+    return found
+
+
 # The figures of an original, by scenario, attributes and measure: they are the same for every release of it.
 _BEFORE: WeakKeyDictionary[Microdata, dict[tuple[str, tuple[str, ...], str], float]] = WeakKeyDictionary()
 
@@ -375,7 +393,6 @@ def score_under(measure: Measure, comparison: Comparison, scenario: Scenario) ->
     The keys are those that the release has, with its levels; before, those of the original. There are several scores
     where the scenario has several sensitive attributes.
     """
-    from safeswap.measures.households import score_by_unit
     from safeswap.model.scenario import resolve_files
 
     if measure.axis is not Axis.RISK:
@@ -409,8 +426,6 @@ def score_original(
     measure: Measure, original: Microdata, attributes: tuple[str, ...], resolved: Resolved | None = None
 ) -> float | None:
     """Return the figure of a measure of risk for the original itself, of which no record was touched; None if none."""
-    from safeswap.measures.households import score_by_unit
-
     if getattr(measure, "of_changes", False):
         return None
     known = _BEFORE.setdefault(original, {})

@@ -36,8 +36,7 @@ from safeswap.arrays.two_way import MEASURES as TABLE_MEASURES
 from safeswap.arrays.two_way import MOST_PLACES
 from safeswap.errors import InternalError, SafeswapError, SpecError
 from safeswap.measures.aligned import distortion_tables, refuse_blind
-from safeswap.measures.base import Measure
-from safeswap.measures.households import score_by_unit
+from safeswap.measures.base import Measure, score_by_unit
 from safeswap.measures.survey import usable_weight
 from safeswap.measures.utility.estimates import LineMeasure
 from safeswap.measures.utility.indicators import Indicators

@@ -21,8 +21,7 @@ from safeswap.arrays import keyed
 from safeswap.arrays.names import Names
 from safeswap.engines.base import record_identity
 from safeswap.errors import EngineError, InfeasibleError, InputError, SafeswapError, SpecError
-from safeswap.measures.base import Measure, ParametricMeasure
-from safeswap.measures.households import score_by_unit
+from safeswap.measures.base import Measure, ParametricMeasure, score_by_unit
 from safeswap.measures.utility.estimates import LineMeasure
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata

@@ -21,7 +21,7 @@ from safeswap.arrays.types import Int64s
 from safeswap.errors import SpecError
 from safeswap.measures.key_cells import key_classes
 from safeswap.measures.risk.risky import unsafe_cells
-from safeswap.measures.utility.categories import bits_lost, entropy
+from safeswap.measures.utility.information import bits_lost, entropy
 from safeswap.methods.recode.apply import check_step, values_of
 from safeswap.methods.recode.rules import Values, map_values, pin_ranges
 from safeswap.methods.recode.steps import ByHierarchy, Drop, Ranges, Recode, Step, TopBottomCode, Truncate, as_step

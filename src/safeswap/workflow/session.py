@@ -15,7 +15,7 @@ from typing import Any
 from safeswap import registry
 from safeswap.errors import SafeswapError, SpecError
 from safeswap.measures.risk.risky import Risky, risky
-from safeswap.measures.utility.categories import InformationLoss
+from safeswap.measures.utility.information import InformationLoss
 from safeswap.methods.recode.recipe import History, Recipe, RecipeStep, add_step_number, apply_recode, describe_step
 from safeswap.methods.recode.steps import Step, as_step
 from safeswap.model.checked import check_types
