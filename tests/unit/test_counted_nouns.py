@@ -29,7 +29,7 @@ PLURAL = re.compile(rf"{_BETWEEN} (?:{'|'.join(NOUNS)})\b")
 
 NEVER_ONE = {
     ("measures/base.py", "number"): "more keys than are taken at a time",
-    ("measures/households.py", "measure.name"): "a name, and no noun",
+    ("measures/base.py", "measure.name"): "a name, and no noun",
     ("methods/suppress/households.py", "number"): "a tolerance is at least 2",
     ("model/scenario.py", "what"): "a name, and no noun",
     ("model/schema.py", "' and '.join(map(repr, found[:2]))"): "two names, and no noun",

@@ -36,11 +36,10 @@ from safeswap.engines.base import (
     Table,
     find_kept,
     prefix_share,
-    record_identity,
 )
 from safeswap.errors import InternalError
 from safeswap.model.key import Key
-from safeswap.model.microdata import Coded, Microdata, drop_signed_zero, signed_zeros
+from safeswap.model.microdata import Coded, Microdata, drop_signed_zero, record_identity, signed_zeros
 from safeswap.model.spec import Targeting
 
 _WHOLE_FILE = 100_000

@@ -14,8 +14,8 @@ import pyarrow as pa
 from safeswap.arrays import cells, keyed
 from safeswap.arrays.integer_codes import IntegerCodes
 from safeswap.arrays.types import Int32s, Rows, UInt32s, Words
-from safeswap.engines.base import Classes, Constraint, column_blocks, number_labels
-from safeswap.model.microdata import drop_signed_zero, signed_zeros
+from safeswap.engines.base import Classes, Constraint, number_labels
+from safeswap.model.microdata import column_blocks, drop_signed_zero, signed_zeros
 from safeswap.model.schema import Schema
 
 # Known values of a column, each with its place, so that a batch costs no more than it holds: areas of a country are too

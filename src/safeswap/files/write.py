@@ -20,8 +20,7 @@ from safeswap.files.atomic import PRIVATE_FILE, atomic_write
 from safeswap.files.columns import drop_unused_levels, refuse_nul
 from safeswap.files.delimited import default_delimiter
 from safeswap.files.formats import list_writable
-from safeswap.model.columns import is_bytes
-from safeswap.model.microdata import Microdata, share_dictionary
+from safeswap.model.microdata import Microdata, is_bytes, share_dictionary
 from safeswap.model.schema import Attribute, Schema
 from safeswap.model.text import plural
 

@@ -506,16 +506,6 @@ def _distinct_pairs(then: Int64s, now: Int64s, radix: int) -> tuple[Int64s, Int6
     return old, new
 
 
-def is_bytes(kind: pa.DataType) -> bool:
-    """Return whether a type holds bytes that need not be text."""
-    return bool(
-        pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-        or pa.types.is_fixed_size_binary(kind)
-        or pa.types.is_binary_view(kind)
-    )
-
-
 def decode_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return a column of values, whether or not it is stored as codes."""
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column

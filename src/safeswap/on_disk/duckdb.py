@@ -13,7 +13,7 @@ import pyarrow as pa
 from safeswap.arrays import cells, keyed
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Codes, Flags, Int32s, Rows, UInt32s
-from safeswap.engines.base import Drawn, Move, Need, column_blocks, column_identity
+from safeswap.engines.base import Drawn, Move, Need
 from safeswap.engines.duckdb.engine import DuckDBRecords
 from safeswap.engines.duckdb.store import ChangedTable, HeldPairs, InOrder, Store, find_repeated, limit_bytes
 from safeswap.engines.spilled_cells import ComparedCells
@@ -25,7 +25,7 @@ from safeswap.model.audit import Audit, Exchange
 from safeswap.model.columns import aligned_columns, flag_changes
 from safeswap.model.evidence import Evidence
 from safeswap.model.invariant import Finding, Invariant, PairPromise
-from safeswap.model.microdata import Microdata, smallest_code_type
+from safeswap.model.microdata import Microdata, column_blocks, column_identity, smallest_code_type
 from safeswap.model.score import CountedCells
 from safeswap.model.text import plural
 from safeswap.on_disk.cells import as_counted, cell_attributes

@@ -15,7 +15,7 @@ from safeswap.errors import InputError, SpecError, UnsafeRelease
 from safeswap.files.columns import refuse_nul
 from safeswap.files.formats import SPSS, STATA, Limits
 from safeswap.files.labelled import Labelled, read_labelled
-from safeswap.model.columns import is_bytes
+from safeswap.model.microdata import is_bytes
 from safeswap.model.release import Release
 from safeswap.model.schema import Kind
 from safeswap.releases.manifest import DATA_FORMATS, damaged_error

@@ -32,10 +32,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from safeswap.arrays.keyed import derive
-from safeswap.model.columns import is_bytes, same_memory
+from safeswap.model.columns import same_memory
 from safeswap.model.ledger import AS_WRITTEN, Ledger, Spelling, Words, hash_values
 from safeswap.model.masked import Masked
-from safeswap.model.microdata import Microdata, PastStep
+from safeswap.model.microdata import Microdata, PastStep, is_bytes
 from safeswap.releases.ledger import LedgerFile
 
 if TYPE_CHECKING:

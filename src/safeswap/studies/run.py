@@ -19,12 +19,11 @@ import numpy as np
 from safeswap import registry
 from safeswap.arrays import keyed
 from safeswap.arrays.names import Names
-from safeswap.engines.base import record_identity
 from safeswap.errors import EngineError, InfeasibleError, InputError, SafeswapError, SpecError
 from safeswap.measures.base import Measure, ParametricMeasure, score_by_unit
 from safeswap.measures.utility.estimates import LineMeasure
 from safeswap.model.key import Key
-from safeswap.model.microdata import Microdata
+from safeswap.model.microdata import Microdata, record_identity
 from safeswap.model.scenario import Resolved
 from safeswap.model.schema import Kind, level_texts
 from safeswap.model.score import Axis, Comparison

@@ -30,7 +30,6 @@ from safeswap.engines.base import (
     PairRequest,
     PartnerRule,
     Repair,
-    column_blocks,
     find_kept,
     number_labels,
     order_classes,
@@ -50,7 +49,7 @@ from safeswap.engines.spilled_cells import SpilledCells
 from safeswap.engines.stream import RecordStream, Tally, rows_per_batch
 from safeswap.files.coded_columns import load_coded
 from safeswap.files.parquet import ParquetFiles
-from safeswap.model.microdata import Microdata
+from safeswap.model.microdata import Microdata, column_blocks
 from safeswap.model.spec import Targeting
 
 _WHOLE_FILE = 100_000

@@ -15,16 +15,7 @@ import pyarrow as pa
 from safeswap.arrays.cells import CellSet
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Int64s, UInt64s
-from safeswap.engines.base import (
-    KEEP,
-    Derivation,
-    Ends,
-    Kernel,
-    column_blocks,
-    column_identity,
-    find_kept,
-    number_labels,
-)
+from safeswap.engines.base import KEEP, Derivation, Ends, Kernel, find_kept, number_labels
 from safeswap.engines.spark.session import (
     Batches,
     Piece,
@@ -35,6 +26,7 @@ from safeswap.engines.spark.session import (
     unpack,
     whole,
 )
+from safeswap.model.microdata import column_blocks, column_identity
 
 
 class Step(Protocol):

@@ -16,7 +16,6 @@ from safeswap.arrays.geography import count_straddling, find_parents
 from safeswap.arrays.integer_codes import mark, take
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Codes, Flags, Int32s, Int64s, Integers, Rows, UInt64s
-from safeswap.engines.base import column_identity
 from safeswap.errors import InfeasibleError, InputError, SpecError
 from safeswap.methods.exchange import require_categorical
 from safeswap.methods.household_swap.pairing import pair_risky
@@ -26,7 +25,7 @@ from safeswap.model.columns import missing_codes, to_numbers
 from safeswap.model.geography import find_straddling, not_nested_error
 from safeswap.model.households import absent_numbers
 from safeswap.model.key import Key
-from safeswap.model.microdata import Coded, Microdata
+from safeswap.model.microdata import Coded, Microdata, column_identity
 from safeswap.model.schema import Schema, level_texts
 from safeswap.model.text import plural
 
