@@ -41,10 +41,9 @@ from safeswap.model.text import plural
 if TYPE_CHECKING:
     from safeswap.model.masked import Masked, MaskedFile
     from safeswap.model.microdata import Microdata
-    from safeswap.model.plan import Plan, Relaxation
     from safeswap.model.scenario import Scenario
     from safeswap.model.score import Assessment
-    from safeswap.model.spec import MaskSpec
+    from safeswap.model.spec import MaskSpec, Plan, Relaxation
 
 CONFIDENTIAL = "confidential"
 LARGE_FILES = "Large files"

@@ -24,9 +24,8 @@ from safeswap.arrays.names import Names
 from safeswap.arrays.types import Counts, Flags, Int64s, Integers, Rows, UInt64s, Words
 from safeswap.errors import EngineError
 from safeswap.model.microdata import Microdata
-from safeswap.model.plan import Plan
 from safeswap.model.schema import Schema
-from safeswap.model.spec import Targeting
+from safeswap.model.spec import Plan, Targeting
 
 
 @dataclass(frozen=True, kw_only=True)

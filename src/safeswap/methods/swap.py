@@ -37,9 +37,8 @@ from safeswap.model.invariant import (
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import decimals_of
-from safeswap.model.plan import Plan, Relaxation
 from safeswap.model.schema import Attribute, Kind, Schema, level_texts, refuse_date
-from safeswap.model.spec import SwapSpec
+from safeswap.model.spec import Plan, Relaxation, SwapSpec
 from safeswap.model.text import plural
 
 Change = tuple[str, str, matching.Total]

@@ -51,9 +51,8 @@ from safeswap.model.invariant import (
 )
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
-from safeswap.model.plan import Plan
 from safeswap.model.schema import Kind, Schema
-from safeswap.model.spec import CATEGORIES, MaskSpec, refuse_repeats, takes
+from safeswap.model.spec import CATEGORIES, MaskSpec, Plan, refuse_repeats, takes
 from safeswap.model.text import plural
 
 _SELECT, _DERANGE = 1 << 32, 2 << 32

@@ -28,9 +28,8 @@ from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata, record_identity
 from safeswap.model.numeric_column import Change, decimals_of, finite_numbers
-from safeswap.model.plan import Plan
 from safeswap.model.schema import Kind, Schema
-from safeswap.model.spec import MaskSpec
+from safeswap.model.spec import MaskSpec, Plan
 
 FEWEST = 3
 """Minimum number of values in a published mean; fewer would reveal too much about each."""

@@ -118,8 +118,8 @@ def recall(
     from safeswap import registry
     from safeswap.files.formats import existing_file
     from safeswap.model.masked import Masked
-    from safeswap.model.plan import recorded_plan
     from safeswap.model.schema import Schema
+    from safeswap.model.spec import recorded_plan
     from safeswap.on_disk.audit_record import read_audit_json, read_audit_record
 
     homes = households or (None, None)

@@ -19,10 +19,9 @@ from safeswap.model.key import Key
 from safeswap.model.masked import Masked, MaskedFile
 from safeswap.model.microdata import Microdata
 from safeswap.model.options import ColumnOptions, EngineOptions
-from safeswap.model.plan import Plan
 from safeswap.model.scenario import Scenario, Scenarios, as_scenarios
 from safeswap.model.schema import Schema
-from safeswap.model.spec import MaskSpec, SwapSpec
+from safeswap.model.spec import MaskSpec, Plan, SwapSpec
 from safeswap.model.study import StudySpec
 
 if TYPE_CHECKING:
