@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from safeswap.model.microdata import Microdata
     from safeswap.studies.choice import Choice
-    from safeswap.studies.files import CheckpointDirectory
+    from safeswap.studies.run import CheckpointDirectory
     from safeswap.studies.study import Study
 
 MOST_ROWS = 40
@@ -388,7 +388,7 @@ def _describe_size(spec: StudySpec, total: int, search: int | None) -> str:
 
 def _checkpoint(output: Path, *, resume: bool, force: bool) -> CheckpointDirectory:
     """Return the checkpoint, beside the output, in which finished blocks are kept."""
-    from safeswap.studies.files import CheckpointDirectory
+    from safeswap.studies.run import CheckpointDirectory
 
     place = output.with_name(f"{output.name}.unfinished")
     if resume and not place.is_dir():

@@ -450,15 +450,6 @@ def spec_text(spec: MaskSpec) -> str:
     return json.dumps(spec.as_dict(), ensure_ascii=False)
 
 
-def specs_of(table: pa.Table) -> tuple[MaskSpec, ...]:
-    """Parse the specifications of a study from the text in its table."""
-    count = int(table.column("specification").to_numpy().max(initial=-1)) + 1
-    specs = [json.loads(text) for text in table.column("spec").slice(0, count).to_pylist()]
-    # Look each method up once: there may be a hundred thousand specifications.
-    types = {name: registry.method(name).spec_type for name in {values.pop("method") for values in map(dict, specs)}}
-    return tuple(types[values.pop("method")](**values) for values in specs)
-
-
 def label_of(data: Microdata, spec: MaskSpec, group: Group) -> str:
     """Return a short label: the letters of the swapped attributes, or their names, else the method; and what varies."""
     letters = [data.schema[name].letter for name in group.labels]

@@ -33,7 +33,7 @@ from safeswap.projects.project import Project
 from safeswap.projects.proposal import looks_like_identifier
 from safeswap.projects.settings import Requirement
 from safeswap.projects.stages import FOLDER, StageStore, dump_stage, load_stage, make_private_folder
-from safeswap.studies.files import CheckpointDirectory
+from safeswap.studies.run import CheckpointDirectory
 from safeswap.workflow.households import split_masked
 from safeswap.workflow.masking import as_replicate, keep, read, read_key, recall
 from safeswap.workflow.project_status import (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
 from safeswap.model.checked import Default, check_types
 from safeswap.model.key import Key
 from safeswap.model.study import StudySpec
-from safeswap.studies.files import CheckpointDirectory
+from safeswap.studies.run import CheckpointDirectory
 from safeswap.workflow.masking import as_key, as_study_spec, find_frame_type, read
 
 if TYPE_CHECKING:

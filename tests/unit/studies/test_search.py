@@ -12,8 +12,7 @@ from safeswap.arrays.dominance import hypervolume
 from safeswap.errors import EngineError
 from safeswap.model.key import Key
 from safeswap.model.study import ConstraintSet, StudySpec
-from safeswap.studies.files import CheckpointDirectory
-from safeswap.studies.run import run_study
+from safeswap.studies.run import CheckpointDirectory, run_study
 from safeswap.studies.search import Space, search_study
 from safeswap.studies.study import Study
 
