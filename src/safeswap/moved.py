@@ -14,6 +14,7 @@ MOVED = {
     "io.argus_files": "projects.argus",
     "io.read": "files.read",
     "io.webswap": "projects.webswap",
+    "model.plan": "model.spec",
 }
 """New module paths by old ones, both below ``safeswap``."""
 

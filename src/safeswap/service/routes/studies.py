@@ -14,7 +14,7 @@ from fastapi.responses import FileResponse
 from pydantic import Field
 
 from safeswap import workflow
-from safeswap.charts.payload import Room, map_payload
+from safeswap.charts.points import Room, map_payload
 from safeswap.errors import InfeasibleError
 from safeswap.model.study import StudySpec
 from safeswap.model.text import plural
