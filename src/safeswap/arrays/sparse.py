@@ -22,7 +22,7 @@ HALF = np.uint64(32)
 
 _FACTOR = np.uint64(MULTIPLIER)
 _ONE = np.uint64(1)
-_SORTING = 8  # in NumPy, sorting costs as much as so many passes
+_SORTING = 8  # passes that cost as much as sorting in NumPy
 _LARGEST_FIRST_TABLE = 1 << 14  # tables start small and grow: one cell may hold most records
 _FEW = 1 << 15  # with their table, this many codes fit the second-level cache
 

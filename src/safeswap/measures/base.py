@@ -213,7 +213,7 @@ class ParametricMeasure(Stated):
         """Return the measure with what the scenario states and it does not, after the text that it is known by."""
         # What is stated may be the default, and yet differ from the scenario.
         text = self._as_text(self.model_dump(mode="json", exclude_unset=True))
-        posed: Any = self._with(self.read_scenario(resolved, data))
+        posed: Any = self._fill_in(self.read_scenario(resolved, data))
         return ((text, posed),)
 
     def overrides(self, resolved: Resolved, data: Microdata) -> tuple[str, ...]:
@@ -222,7 +222,7 @@ class ParametricMeasure(Stated):
         own = [name for name, value in stated.items() if value is not None and name in self.model_fields_set]
         return tuple(name for name in own if getattr(self, name) != stated[name])
 
-    def _with(self, values: dict[str, Any]) -> Self:
+    def _fill_in(self, values: dict[str, Any]) -> Self:
         added = {
             name: value for name, value in values.items() if value is not None and name not in self.model_fields_set
         }

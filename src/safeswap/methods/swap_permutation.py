@@ -1,6 +1,6 @@
 """Permutation swapping: within strata, a random part of the records exchange values by a random derangement.
 
-In every stratum of the fixed attributes each record is selected with probability p, anew if exactly one was selected,
+In every stratum of the fixed attributes each record is selected with probability p, again if exactly one was selected,
 and the selected records exchange the swap attributes by a uniform derangement: none keeps its own. Unlike swapping with
 a quota, this has a finite ε.
 

@@ -23,10 +23,10 @@ _WORTH_A_TABLE = 1 << 17
 """Above this many records, loading compiled code to number them pays off."""
 
 _LOOKED_AT = 4
-"""Of a column in question as many records are looked at first as the values asked for, times this."""
+"""Of a column in question, this many times as many records are looked at first as values are asked for."""
 
 _GLANCE = 1 << 12
-"""Most often so many records show that a column is not constant."""
+"""Number of records that most often show that a column is not constant."""
 
 _TABLE_COST = 4
 """Cost of coding by a table in NumPy, in simple passes."""

@@ -147,11 +147,11 @@ def _write_csv(table: pa.Table, path: Path) -> None:
     from safeswap.files.write import write_lines
 
     with path.open("wb") as file:
-        file.write((",".join(_quoted(name) for name in table.column_names) + "\n").encode())
+        file.write((",".join(_quote(name) for name in table.column_names) + "\n").encode())
         write_lines(table, file)
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     plain = name.isascii() and name.replace("_", "a").isalnum()
     return name if plain else '"' + name.replace('"', '""') + '"'
 

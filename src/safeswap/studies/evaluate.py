@@ -307,7 +307,7 @@ class Evaluator:
         return self._compare(varied, replicate)[0]
 
     def _score(self, measure: Measure, seen: Comparison) -> float:
-        posed = under(seen, self.study.scenario, measure)
+        posed = pose_comparison(seen, self.study.scenario, measure)
         if posed.scenario is not None and not posed.scenario.keys:
             return 0.0
         return score_by_unit(measure, posed).value
@@ -320,7 +320,7 @@ class Evaluator:
         return np.stack(values, axis=1).astype(np.float32)[None]
 
 
-def under(seen: Comparison, scenario: Scenario | None, measure: Measure) -> Comparison:
+def pose_comparison(seen: Comparison, scenario: Scenario | None, measure: Measure) -> Comparison:
     """Return the comparison as the measure is to see it: for one of risk, over the keys of the scenario."""
     if scenario is None or measure.axis is not Axis.RISK:
         return seen

@@ -38,7 +38,7 @@ from safeswap.model.score import Axis, Comparison
 from safeswap.model.spec import SwapSpec
 from safeswap.model.study import ConstraintSet, Figures, StudySpec
 from safeswap.studies.choice import as_objective
-from safeswap.studies.evaluate import Evaluator, FixedSteps, Group, measure_frontier, study_of, under
+from safeswap.studies.evaluate import Evaluator, FixedSteps, Group, measure_frontier, pose_comparison, study_of
 from safeswap.studies.quick import SwapGroup
 from safeswap.studies.study import Study
 
@@ -240,7 +240,7 @@ def _score_before(data: Microdata, study: StudySpec, measure: Measure) -> float:
     untouched = np.zeros(len(data), dtype=np.bool_)
     seen = Comparison(before=data, after=data, attributes=keys, touched=untouched)
     try:
-        return score_by_unit(measure, under(seen, study.scenario, measure)).value
+        return score_by_unit(measure, pose_comparison(seen, study.scenario, measure)).value
     except SafeswapError:
         raise
     except Exception as error:  # noqa: BLE001  (a plug-in may fail in any way; its words could quote a record)

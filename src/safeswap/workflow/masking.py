@@ -417,7 +417,7 @@ def keep(
 def register(made: Masked | Microdata) -> None:
     """Enter data written without :func:`keep` into the register of the agency's ledger.
 
-    Whoever masks or releases a copy of them later then tells what was done to them here.
+    A later masking or release of a copy then states what was done to them here.
     """
     from safeswap.releases.ledger import configured_ledger
     from safeswap.releases.register import FileRegister, enter

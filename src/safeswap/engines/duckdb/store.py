@@ -223,7 +223,7 @@ class HeldPairs:
 class DuckDBTable:
     """Rows of integers in DuckDB: row r of the file, both words of its draw (h, l), and columns c0, c1, ….
 
-    A stored table is dropped when nobody uses it any more, neither itself nor a query on it.
+    A stored table is dropped when neither it nor a query on it is used any more.
     """
 
     def __init__(self, store: Store, table: str, columns: Names, *sources: DuckDBTable) -> None:

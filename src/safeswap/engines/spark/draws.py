@@ -216,7 +216,7 @@ class IdentityBlocks:
 def value_codes(column: pa.Array, key: bytes) -> Int64s:
     """Return a number for each value: 0 if it is missing, else a word that is random without the key.
 
-    Two values share a word once in 10¹⁹ pairs; verification codes them anew, under another key.
+    Two values share a word once in 10¹⁹ pairs; verification codes them again, under another key.
 
     >>> one, two, none, again = value_codes(pa.array(["a", "b", None, "a"]), bytes(32)).tolist()
     >>> one == again != two, none

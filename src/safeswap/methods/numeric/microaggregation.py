@@ -145,7 +145,7 @@ def _mdav(given: Floats, tree: _Remaining, k: int, groups: Rows) -> int:
     while remaining >= 2 * k:
         query[:] = total / remaining
         # Rounded upwards, both the step and the sum.
-        way = (way + (1.0 + _ROUNDING) * np.sqrt(_squared(query, centre))) * (1.0 + 1e-15)
+        way = (way + (1.0 + _ROUNDING) * np.sqrt(_squared_distance(query, centre))) * (1.0 + 1e-15)
         centre[:] = query
         pivot = _furthest_from_centre(centre, way, tree)
         for half in range(2 if remaining >= 3 * k else 1):
@@ -166,7 +166,7 @@ def _mdav(given: Floats, tree: _Remaining, k: int, groups: Rows) -> int:
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _squared(query, point):  # type: ignore[no-untyped-def]
+def _squared_distance(query, point):  # type: ignore[no-untyped-def]
     total = 0.0
     for j in range(query.size):
         step = query[j] - point[j]
@@ -219,7 +219,7 @@ def _furthest_from_centre(centre: Floats, way: float, tree: _Remaining) -> int:
             node = one
         most = -1.0
         for i in range(tree.starts[node], tree.starts[node] + tree.left[node - inner]):
-            distance = _squared(centre, points[i])
+            distance = _squared_distance(centre, points[i])
             most = max(most, distance)
             if distance > best or (distance == best and rows[i] < rows[found]):
                 best, found = distance, i
@@ -264,7 +264,7 @@ def _furthest(query: Floats, tree: _Remaining) -> int:
         if bound < best:
             continue
         for i in range(tree.starts[node], tree.starts[node] + tree.left[node - inner]):
-            distance = _squared(query, points[i])
+            distance = _squared_distance(query, points[i])
             if found < 0 or distance > best or (distance == best and rows[i] < rows[found]):
                 best, found = distance, i
     return found
@@ -293,7 +293,7 @@ def _find_nearest(query: Floats, tree: _Remaining, distances: Floats, found: Row
         if bound > distances[-1]:
             continue
         for i in range(tree.starts[node], tree.starts[node] + tree.left[node - inner]):
-            distance = _squared(query, points[i])
+            distance = _squared_distance(query, points[i])
             j = k
             while j > 0 and (
                 distance < distances[j - 1] or (distance == distances[j - 1] and rows[i] < rows[found[j - 1, 0]])
