@@ -63,7 +63,8 @@ def mask_files(job: Job) -> MaskedFile:
         engine(job, files, schema, work) as opened,
     ):
         output, drawn, promises = _decide(opened, method)
-        output.limit = largest_small([registry.measure(name) for name in job.measures])
+        if job.measures:
+            output.limit = largest_small([registry.measure(name) for name in job.measures])
         # Measuring does not depend on writing, and the digest only needs the written files: run them in parallel.
         with ThreadPoolExecutor(2) as threads:
             measuring = threads.submit(_assess, job, output) if output.counts_aside else None

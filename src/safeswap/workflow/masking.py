@@ -297,7 +297,7 @@ def mask_file(
         attributes=None if attributes is None else tuple(attributes),
         announce=lambda masking: enter_files(masking, register),
     )
-    counting = "memory" if asked else _counting_engine(engine, measures)
+    counting = "memory" if asked or not measures else _counting_engine(engine, measures)
     masked = mask_pipeline(job) if job.spec.method == "pipeline" else mask_files(job)
     if measures and masked.assessment is None:
         return replace(masked, assessment=_measure_written(job, measures, counting, asked))
@@ -326,7 +326,7 @@ def _counting_engine(engine: str, measures: Sequence[str]) -> str:
     from safeswap.on_disk.job import check_countable
 
     by_counts = largest_small([registry.measure(name) for name in measures]) is not None
-    if engine == "spark" and measures:
+    if engine == "spark":
         check_countable(engine, by_counts=by_counts)
     return engine if by_counts or engine == "spark" else "memory"
 
