@@ -35,7 +35,7 @@ NEVER_ONE = {
     ("model/schema.py", "' and '.join(map(repr, found[:2]))"): "two names, and no noun",
     ("service/routes/risk_views.py", "found.bars[0].label"): "fewer than some number above 1",
     ("studies/choice.py", "draws"): "only told for more than one draw",
-    ("files/delimited.py", "len(dialects)"): "an ambiguity has at least two candidates",
+    ("files/encoding.py", "len(dialects)"): "an ambiguity has at least two candidates",
     ("measures/plot/fellegi_sunter.py", "len(released) * len(known)"): "above the limit on pairs",
     ("measures/plot/numeric_keys.py", "which"): "a word, inside several",
     ("measures/risk/key_measures.py", "'different' if self.kind == 'distinct' else 'effective'"): "a word, after l > 1",

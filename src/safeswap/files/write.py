@@ -18,7 +18,7 @@ from safeswap.arrays.compiled import is_worth_compiling, njit
 from safeswap.errors import OutputError
 from safeswap.files.atomic import PRIVATE_FILE, atomic_write
 from safeswap.files.columns import drop_unused_levels, refuse_nul
-from safeswap.files.delimited import default_delimiter
+from safeswap.files.encoding import default_delimiter
 from safeswap.files.formats import list_writable
 from safeswap.model.microdata import Microdata, is_bytes, share_dictionary
 from safeswap.model.schema import Attribute, Schema
