@@ -20,12 +20,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from safeswap import registry
-from safeswap.arrays import dominance
 from safeswap.arrays.types import Floats, Int64s
 from safeswap.charts import spec_text, theme
 from safeswap.charts.theme import axis_title
 from safeswap.measures.base import to_comparable
 from safeswap.model.spec import MaskSpec
+from safeswap.model.study import find_undominated
 
 TABLE_MEASURES = ("hellinger", "total_variation", "entropy_change", "adV", "adC")
 """The measures of every 2-way table, in the order of the last axis of ``two_way``."""
@@ -129,7 +129,7 @@ class Points:
         rows = np.arange(len(self))
         if rate is not None and self.rates is not None:
             rows = np.flatnonzero(np.isclose(self.rates, rate))
-        best = rows[dominance.find_undominated(self.risk[rows], self.distortion[rows])]
+        best = rows[find_undominated(self.risk[rows], self.distortion[rows])]
         ordered: Int64s = best[np.lexsort((self.risk[best], self.distortion[best]))]
         return ordered
 
@@ -318,7 +318,7 @@ def _select_specifications(study: StudyLike, choice: Chosen | None, room: Room) 
     means = {name: mean_and_spread(study, name)[0] for name in study.spec.measures}
     best = np.zeros(len(study.specs), dtype=np.bool_)
     for risk, distortion in product(study.spec.risk, study.spec.distortion):
-        best |= dominance.find_undominated(means[risk], means[distortion])
+        best |= find_undominated(means[risk], means[distortion])
     first = [] if choice is None else [int(specification_numbers(study)[choice.candidate])]
     first += [int(i) for i in np.flatnonzero(best) if int(i) not in first]
     everywhere = np.linspace(0, len(study.specs) - 1, min(len(study.specs), room.specifications)).astype(np.int64)

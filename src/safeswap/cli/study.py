@@ -98,7 +98,7 @@ def frontier_rows(study: Study) -> list[dict[str, Any]]:
     """Return the frontier: of the specifications' means if there are replicates, else of the candidates."""
     import numpy as np
 
-    from safeswap.arrays.dominance import find_undominated
+    from safeswap.model.study import find_undominated
 
     summary = study.summary()
     risk, distortion = (summary.column(f"{axis}_mean").to_numpy() for axis in ("risk", "distortion"))

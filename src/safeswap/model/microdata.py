@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -191,6 +191,22 @@ class Microdata:
 def add_step(before: Microdata, step: PastStep, after: Microdata) -> Microdata:
     """Return what a step has made of the data, with the step added to their history."""
     return replace(after, past=(*before.past, step), first=before.table if before.first is None else before.first)
+
+
+def join_pasts(pasts: Iterable[tuple[PastStep, ...]]) -> tuple[PastStep, ...]:
+    """Return one history that combines several; what two of them have in common at their start appears once.
+
+    >>> swap, pram = (PastStep(method=name, attributes=("Race",)) for name in ("swap", "pram"))
+    >>> [step.method for step in join_pasts([(swap,), (swap, pram), ()])]
+    ['swap', 'pram']
+    """
+    joined: tuple[PastStep, ...] = ()
+    for past in pasts:
+        same = 0
+        while same < min(len(joined), len(past)) and joined[same] == past[same]:
+            same += 1
+        joined += past[same:]
+    return joined
 
 
 def take_rows(column: pa.ChunkedArray, rows: npt.NDArray[np.int64]) -> pa.ChunkedArray:

@@ -35,7 +35,7 @@ from safeswap.arrays.keyed import derive
 from safeswap.model.columns import same_memory
 from safeswap.model.ledger import AS_WRITTEN, Ledger, Spelling, Words, hash_values
 from safeswap.model.masked import Masked
-from safeswap.model.microdata import Microdata, PastStep, is_bytes
+from safeswap.model.microdata import Microdata, PastStep, is_bytes, join_pasts
 from safeswap.releases.ledger import LedgerFile
 
 if TYPE_CHECKING:
@@ -159,22 +159,6 @@ def with_known_past(masked: Masked, register: Register | None, *, digest: str = 
 def find_past_of_file(digest: str, register: Register) -> Past:
     """Return the known steps of a file with these bytes."""
     return () if register.is_empty else join_pasts(register.read(_name_bytes(digest, register)))
-
-
-def join_pasts(pasts: Iterable[Past]) -> Past:
-    """Return one history that combines several; what two of them have in common at their start appears once.
-
-    >>> swap, pram = (PastStep(method=name, attributes=("Race",)) for name in ("swap", "pram"))
-    >>> [step.method for step in join_pasts([(swap,), (swap, pram), ()])]
-    ['swap', 'pram']
-    """
-    joined: Past = ()
-    for past in pasts:
-        same = 0
-        while same < min(len(joined), len(past)) and joined[same] == past[same]:
-            same += 1
-        joined += past[same:]
-    return joined
 
 
 def enter(made: Masked | Microdata, register: Register, *, known: Register | None = None) -> None:

@@ -19,7 +19,6 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from safeswap import registry
-from safeswap.arrays import dominance
 from safeswap.arrays.two_way import MEASURES as TABLE_MEASURES
 from safeswap.arrays.types import Float32s, Floats, Int64s
 from safeswap.errors import InputError, SpecError
@@ -29,7 +28,7 @@ from safeswap.model.checked import check_types
 from safeswap.model.columns import to_frame_type
 from safeswap.model.microdata import Microdata
 from safeswap.model.spec import MaskSpec
-from safeswap.model.study import StudySpec
+from safeswap.model.study import StudySpec, find_undominated
 from safeswap.model.text import plural
 from safeswap.studies.choice import Choice, Objective, as_objective, choose_candidate, take_candidate
 
@@ -170,7 +169,7 @@ class Study:
                     code="unknown-rate",
                     hint="the rates are: " + ", ".join(f"{known:g}" for known in self.spec.rates),
                 )
-        best = rows[dominance.find_undominated(y[rows], x[rows])]
+        best = rows[find_undominated(y[rows], x[rows])]
         ordered: Int64s = best[np.lexsort((y[best], x[best]))]
         return ordered
 
@@ -195,7 +194,7 @@ class Study:
         columns["replicates"] = made.astype(np.int64)
         on_frontier = np.zeros(len(self.specs))
         for risks, distortions in zip(y, x, strict=True):
-            on_frontier += dominance.find_undominated(risks, distortions)
+            on_frontier += find_undominated(risks, distortions)
         columns["on_frontier"] = np.divide(on_frontier, made, out=np.full(len(made), np.nan), where=made > 0)
         # A specification that was never made has nulls, not NaN.
         return pa.table(

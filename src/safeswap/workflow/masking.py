@@ -475,10 +475,11 @@ def recall(
     are the original and the masked file of households, if two files were masked in one job.
     """
     from safeswap.files.formats import existing_file
+    from safeswap.model.microdata import join_pasts
     from safeswap.on_disk.masking import digest_of_both
     from safeswap.on_disk.masking import recall as recall_masking
     from safeswap.releases.ledger import configured_ledger
-    from safeswap.releases.register import FileRegister, find_past_of_file, join_pasts
+    from safeswap.releases.register import FileRegister, find_past_of_file
 
     if len(households) not in (0, 2):
         raise SpecError(
