@@ -188,10 +188,9 @@ def hash_values(column: pa.ChunkedArray, key: bytes, spelling: Spelling = AS_WRI
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         return _hash_numbers(_as_floats(column), key)
     if not pa.types.is_dictionary(kind):
-        text = _as_text(column)
-        if _is_mostly_distinct(text):  # looking each value up would cost more than hashing it
-            return _hash_texts(text, key, spelling)
-        column = text.dictionary_encode()
+        if _is_mostly_distinct(column):  # looking each value up would cost more than hashing it
+            return _hash_texts(column, key, spelling)
+        column = _as_text(column).dictionary_encode()
     coded = share_dictionary(column)
     if not len(coded):
         return np.empty(0, dtype=np.uint64)
@@ -215,8 +214,8 @@ def _fill_missing(codes: pa.Array, missing: int) -> npt.NDArray[Any]:
     return found
 
 
-def _is_mostly_distinct(text: pa.ChunkedArray) -> bool:
-    some = text.take(_sample_rows(len(text))) if len(text) > SAMPLE else text
+def _is_mostly_distinct(column: pa.ChunkedArray) -> bool:
+    some = column.take(_sample_rows(len(column))) if len(column) > SAMPLE else column
     return bool(2 * len(some.unique()) > len(some))
 
 
