@@ -295,7 +295,7 @@ def _fill_value_blocks(offsets, data, blocks, left, fold, tens):  # type: ignore
         if 43 <= first <= 57:  # a digit, a sign or a point: perhaps a number
             is_number, is_plain, value = False, True, 0.0
             if size <= 8 and is_inside:
-                is_number, value = _short_decimal(_word_at(data, start), size, tens)
+                is_number, value = _short_decimal(word_at(data, start), size, tens)
             if not is_number:
                 is_number, is_plain, value = _plain_decimal(data, start, end, tens)
             if is_number:
@@ -308,7 +308,7 @@ def _fill_value_blocks(offsets, data, blocks, left, fold, tens):  # type: ignore
             continue
         low, high = np.uint64(0), np.uint64(0)
         if is_inside:
-            low, high = _word_at(data, start), _word_at(data, start + 8)
+            low, high = word_at(data, start), word_at(data, start + 8)
         else:
             for j in range(size):
                 byte = np.uint64(data[start + j]) << np.uint64(8 * (j % 8))
@@ -332,7 +332,7 @@ _ZEROS = np.uint64(0x3030303030303030)
 
 
 @inner
-def _word_at(data, start):  # type: ignore[no-untyped-def]
+def word_at(data, start):  # type: ignore[no-untyped-def]
     """Return eight bytes as a word; the compiler makes one load of them."""
     at = np.uint64(start)
     word = np.uint64(data[at])

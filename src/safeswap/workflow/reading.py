@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -27,6 +29,15 @@ def read(source: Any, **options: Unpack[ReadingOptions]) -> Microdata:
 
     given = select_stated(options, ReadingOptions)
     return source if isinstance(source, Microdata) and not given else read_source(source, **given)
+
+
+@contextmanager
+def reading_alike() -> Iterator[None]:
+    """Within the block, parse only what differs of a large text file from one that was read before."""
+    from safeswap.files.delimited import reading_alike as comparing
+
+    with comparing():
+        yield
 
 
 @check_types
