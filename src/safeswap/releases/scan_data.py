@@ -305,9 +305,9 @@ def holds_records(path: Path, expected: pa.Table) -> bool:
     has its line ends and commas, and none may be too many: so no field can be taken for two.
     """
     is_large = len(expected) > 0 and is_worth_compiling(path.stat().st_size)
-    if not is_large or not all(map(_is_exact_text, expected.schema.types)):
-        return False
     columns = [share_dictionary(column) for column in expected.columns]
+    if not is_large or not all(map(_has_exact_texts, columns)):
+        return False
     levels = [_level_fields(column) for column in columns]
     rest, row = b"", 0
     with path.open("rb") as file:
@@ -335,10 +335,13 @@ def _match_lines(
     return is_same and np.array_equal(places, ends + 1)
 
 
-def _is_exact_text(kind: pa.DataType) -> bool:
-    """Return whether a value has one text, from which exactly it is read."""
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind))
+def _has_exact_texts(column: pa.ChunkedArray) -> bool:
+    """Return whether each value has one text, from which exactly it is read; an empty one is read as missing."""
+    chunks = [chunk.dictionary if pa.types.is_dictionary(column.type) else chunk for chunk in column.chunks]
+    if pa.types.is_integer(chunks[0].type):
+        return True
+    is_text = pa.types.is_string(chunks[0].type) or pa.types.is_large_string(chunks[0].type)
+    return is_text and not any(pc.any(pc.equal(pc.binary_length(texts), 0)).as_py() for texts in chunks)
 
 
 def _level_fields(column: pa.ChunkedArray) -> Texts | None:
