@@ -46,7 +46,8 @@ _FREQUENT = 8  # records of the sample that a value needs to mark its column
 _SMALLER_FIRST = 1.7
 _NESTED, _FEW, _MANY = 1.02, 20, 4
 _CHUNK = 1 << 12
-_SLOTS = 8 * CELLS
+_SLOTS = 1 << 11
+_LAST_SLOT = np.uint64(_SLOTS - 1)
 _TOGETHER = 64
 _LAST = np.uint64(2**64 - 1)
 
@@ -233,12 +234,13 @@ def _count_distinct(words):  # type: ignore[no-untyped-def]
 @njit(cache=True, nogil=True)
 def _count_views(words, views, table, number, used, ceilings):  # type: ignore[no-untyped-def]
     """Count the lowest cells of each view, in chunks of records so that their words stay in the cache."""
-    hashes = np.empty(_CHUNK, np.uint64)
+    hashes, low = np.empty(_CHUNK, np.uint64), np.empty(_TOGETHER, np.uint64)
     for start in range(0, words.shape[1], _CHUNK):
         part = hashes[: min(_CHUNK, words.shape[1] - start)]
         for view in range(views.shape[0]):
             _hash_cells(words, start, views[view], part)
-            used[view], ceilings[view] = _count_hashes(part, table[view], number[view], used[view], ceilings[view])
+            state = table[view], number[view], used[view], ceilings[view]
+            used[view], ceilings[view] = _count_hashes(part, low, *state)
 
 
 @njit(cache=True, nogil=True)
@@ -269,20 +271,18 @@ def _hash_cells(words, start, view, out):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _count_hashes(hashes, table, number, used, ceiling):  # type: ignore[no-untyped-def]
-    for first in range(0, hashes.size, _TOGETHER):
-        group = hashes[first : first + _TOGETHER]
-        is_any_low = False  # most groups have none, which vector instructions see
-        for word in group:
-            is_any_low |= word < ceiling
-        if not is_any_low:
-            continue
-        for word in group:
+def _count_hashes(hashes, low, table, number, used, ceiling):  # type: ignore[no-untyped-def]
+    for first in range(0, hashes.size, low.size):
+        some = 0
+        for word in hashes[first : first + low.size]:  # picked out first: which ones are low cannot be foreseen
+            low[some] = word
+            some += np.int64(word < ceiling)
+        for word in low[:some]:
             if word >= ceiling:
                 continue
-            slot = (word >> np.uint64(1)) % np.uint64(_SLOTS)
+            slot = (word >> np.uint64(1)) & _LAST_SLOT
             while table[slot] != 0 and table[slot] != word:
-                slot = (slot + np.uint64(1)) % np.uint64(_SLOTS)
+                slot = (slot + np.uint64(1)) & _LAST_SLOT
             if table[slot] == 0:
                 table[slot] = word
                 used += 1
@@ -303,9 +303,9 @@ def _keep_lowest(table, number, used, ceiling):  # type: ignore[no-untyped-def]
     table[:] = 0
     number[:] = 0
     for place in order[:CELLS]:
-        slot = (words[place] >> np.uint64(1)) % np.uint64(_SLOTS)
+        slot = (words[place] >> np.uint64(1)) & _LAST_SLOT
         while table[slot] != 0:
-            slot = (slot + np.uint64(1)) % np.uint64(_SLOTS)
+            slot = (slot + np.uint64(1)) & _LAST_SLOT
         table[slot] = words[place]
         number[slot] = counts[place]
     return CELLS, words[order[CELLS]]
