@@ -104,6 +104,41 @@ def look_up(table: npt.NDArray[Any], places: npt.NDArray[Any], out: npt.NDArray[
     take(np.ascontiguousarray(table, dtype=out.dtype), places, out)
 
 
+MISSING_TEXT = np.int64(-(1 << 63))
+"""What no text is packed to."""
+
+_FIRST_SIGN, _LAST_SIGN = ord("+"), ord("9")  # between them: , - . / and the digits
+
+
+@njit(cache=True, nogil=True)
+def pack_texts(offsets, content, words):  # type: ignore[no-untyped-def]
+    """Pack each text into a word of its own; return False if one cannot be packed.
+
+    Up to eight ASCII characters are their bytes, and the highest bit is 0. Up to fifteen digits, signs and points are
+    four bits each, none of them 0, and the highest bit is 1.
+    """
+    for i in range(words.size):
+        start, size = offsets[i], offsets[i + 1] - offsets[i]
+        word = np.uint64(0)
+        if size <= 8:
+            for j in range(size):
+                byte = content[start + j]
+                if byte == 0 or byte > 127:
+                    return False
+                word |= np.uint64(byte) << np.uint64(8 * j)
+        elif size <= 15:
+            for j in range(size):
+                byte = content[start + j]
+                if byte < _FIRST_SIGN or byte > _LAST_SIGN:
+                    return False
+                word |= np.uint64(byte - _FIRST_SIGN + 1) << np.uint64(4 * j)
+            word |= np.uint64(1 << 63)
+        else:
+            return False
+        words[i] = np.int64(word)
+    return True
+
+
 @njit(cache=True, nogil=True)
 def mark(flags, places):  # type: ignore[no-untyped-def]
     """Set the flags at some places, which must exist."""

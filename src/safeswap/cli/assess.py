@@ -107,10 +107,11 @@ def assess(
     its schema with --masked-schema. A person file is joined with its file of households, if that is given.
     """
     from safeswap import workflow
+    from safeswap.workflow.masking import reading_alike
 
     options.require_both()
     options.check_on()
-    with console.steps(3) as steps:
+    with console.steps(3) as steps, reading_alike():
         steps.at("reading the original")
         persons = workflow.read(original, **reading)
         before = options.join(persons, options.households)

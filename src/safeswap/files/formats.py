@@ -31,9 +31,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Loaded:
-    """A table with the description from its source."""
+    """A table with the description from its source. One that is valid has no damaged texts or codes."""
 
     table: pa.Table
+    is_valid: bool = False
     lines: Lines | None = None
     label: str = ""
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
@@ -82,7 +83,7 @@ def _read_text(path: Path, _: Format, stated: TextOptions, limits: Limits) -> Lo
     from safeswap.files.delimited import read_delimited
 
     text = read_delimited(path, limits=limits, **asdict(stated))
-    return Loaded(table=text.table, lines=text.lines)
+    return Loaded(table=text.table, is_valid=True, lines=text.lines)
 
 
 def _read_parquet(path: Path, _: Format, __: TextOptions, limits: Limits) -> Loaded:

@@ -50,7 +50,7 @@ def read(source: Any, **options: Unpack[ReadingOptions]) -> Microdata:
     else:
         loaded = _load(path, limits, _text_options(options))
         file, stem = str(path), path.name.split(".", 1)[0] or path.name
-    table = normalise_table(loaded.table, file=file)
+    table = normalise_table(loaded.table, file=file, is_valid=loaded.is_valid)
     if table.num_rows == 0:
         raise InputError("there are no records", code="no-records", hint="add records", file=file)
     limits.check(file=file, records=table.num_rows)

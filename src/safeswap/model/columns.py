@@ -63,6 +63,8 @@ def share_column(before: pa.ChunkedArray, after: pa.ChunkedArray) -> pa.ChunkedA
     kinds = (kind.value_type if pa.types.is_dictionary(kind) else kind for kind in (before.type, after.type))
     if len(before) != len(after) or next(kinds) != next(kinds):
         return after
+    if same_memory(before, after):
+        return before
     return after if flag_changes(*aligned_columns(before, after)).any() else before
 
 

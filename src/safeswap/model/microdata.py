@@ -236,6 +236,8 @@ def code_column(column: pa.ChunkedArray) -> Coded:
     if pa.types.is_float64(column.type) and not column.null_count and len(column) > _WORTH_A_TABLE:
         bits = _code_long_integers(pa.chunked_array([chunk.view(pa.int64()) for chunk in column.chunks]))
         return Coded(bits.codes, bits.levels.view(pa.float64()), has_missing=False)  # Arrow tells by bits, too
+    if len(column) > _WORTH_A_TABLE and (short := _code_short_texts(column)) is not None:
+        return short
     is_new = not pa.types.is_dictionary(column.type)
     column = column.dictionary_encode() if is_new else share_dictionary(column)
     chunks = column.chunks
@@ -314,6 +316,50 @@ def _code_long_integers(column: pa.ChunkedArray) -> Coded:
         start += len(chunk)
     levels = pa.array(numbers.levels.astype(column.type.to_pandas_dtype()), type=column.type)
     return Coded(codes.astype(smallest_code_type(len(levels)), copy=False), levels, has_missing=False)
+
+
+def _code_short_texts(column: pa.ChunkedArray) -> Coded | None:
+    """Code texts as Arrow does, by words that they are packed into; None if some are too long or not plain."""
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        return None
+    from safeswap.arrays.integer_codes import MISSING_TEXT, IntegerCodes, pack_texts
+
+    numbers, start = IntegerCodes(), 0
+    codes: Codes = np.empty(len(column), dtype=np.uint32)
+    for chunk in column.chunks:
+        words = np.empty(len(chunk), dtype=np.int64)
+        if not pack_texts(*text_buffers(chunk), words):
+            return None
+        if chunk.null_count:
+            words[chunk.is_null().to_numpy(zero_copy_only=False)] = MISSING_TEXT
+        numbers.code(words, codes[start : start + len(chunk)])
+        start += len(chunk)
+    found = len(numbers.levels)
+    first = np.zeros(found, dtype=np.int64)  # levels are numbered in order of appearance
+    first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
+    missing = np.flatnonzero(numbers.levels == MISSING_TEXT)
+    if len(missing):
+        place = np.arange(found, dtype=np.uint32)
+        place[missing[0] + 1 :] -= 1
+        place[missing[0]] = found - 1
+        codes = place[codes]
+        first = np.delete(first, missing)
+    levels = column.take(pa.array(first)).combine_chunks()
+    return Coded(codes.astype(smallest_code_type(found), copy=False), levels, has_missing=len(missing) > 0)
+
+
+def text_buffers(texts: pa.Array) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint8]]:
+    """Return where each text begins and ends, and the bytes of all.
+
+    >>> [part.tolist() for part in text_buffers(pa.array(["a", "bc"]))]
+    [[0, 1, 3], [97, 98, 99]]
+    """
+    kind = np.int64 if pa.types.is_large_string(texts.type) else np.int32
+    _, places, content = texts.buffers()
+    if places is None or not len(texts):
+        return np.zeros(len(texts) + 1, kind), np.empty(0, np.uint8)
+    offsets = np.frombuffer(places, kind)[texts.offset : texts.offset + len(texts) + 1]
+    return offsets, np.frombuffer(content or b"", np.uint8)
 
 
 def share_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:

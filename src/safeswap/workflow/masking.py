@@ -45,6 +45,15 @@ def read(source: Any, **options: Unpack[ReadingOptions]) -> Microdata:
     return source if isinstance(source, Microdata) and not given else read_source(source, **given)
 
 
+@contextmanager
+def reading_alike() -> Iterator[None]:
+    """Within the block, parse only what differs of a large text file from one that was read before."""
+    from safeswap.files.delimited import reading_alike as comparing
+
+    with comparing():
+        yield
+
+
 @check_types
 def read_key(path: str | PathLike[str]) -> Key:
     """Read a key file; refuse one that others can read."""

@@ -18,7 +18,7 @@ from safeswap.model.schema import household_attributes
 from safeswap.model.score import Comparison
 from safeswap.model.text import plural
 from safeswap.workflow.assessing import compare
-from safeswap.workflow.masking import read, returning_memory
+from safeswap.workflow.masking import read, reading_alike, returning_memory
 from safeswap.workflow.session import as_recipe
 
 if TYPE_CHECKING:
@@ -139,8 +139,9 @@ def _make_comparison(
                 "a masking holds its original", code="nothing-to-compare", hint="attack(masked), without an original"
             )
         return compare(masked), True
-    known = None if original is None else read(original)
-    released = _read_bundle(bundle) if bundle is not None else read(masked)
+    with reading_alike():
+        known = None if original is None else read(original)
+        released = _read_bundle(bundle) if bundle is not None else read(masked)
     if known is None:
         return Comparison(before=released, after=released, attributes=released.schema.categorical), False
     if bundle is not None:
