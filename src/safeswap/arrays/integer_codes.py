@@ -77,8 +77,9 @@ class IntegerCodes:
             np.add.at(counts, number[number >= 0], 1)
             return
         if self._slots is None:
-            self._grow(with_slots=True)
-        _count_known(values, self._slots, self._levels, counts)
+            _count_ascending(values, self.levels, counts)
+        else:
+            _count_known(values, self._slots, self._levels, counts)
 
     def _code_short(self, values: npt.NDArray[Any], codes: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Number short integers by a table over all possible values instead of a hash. All batches must be short."""
@@ -183,6 +184,18 @@ def _count_known(values, slots, levels, counts):  # type: ignore[no-untyped-def]
             number = np.int64(slots[slot]) - 1
         if number >= 0:
             counts[number] += 1
+
+
+@njit(cache=True, nogil=True)
+def _count_ascending(values, levels, counts):  # type: ignore[no-untyped-def]
+    place = 0  # of the first level that is not below the value
+    for value in values:
+        if place < levels.size and levels[place] < value and (place + 1 == levels.size or levels[place + 1] >= value):
+            place += 1  # the next level: most files are sorted alike
+        elif (place < levels.size and levels[place] < value) or (place > 0 and levels[place - 1] >= value):
+            place = np.searchsorted(levels, value)
+        if place < levels.size and levels[place] == value:
+            counts[place] += 1
 
 
 @njit(cache=True, nogil=True)

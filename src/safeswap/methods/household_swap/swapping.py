@@ -18,6 +18,7 @@ from safeswap.methods.household_swap.pairing import FIXED, FREE, Ground, Profile
 PER_MILLION = 1_000_000
 _DENSE = 1 << 24
 _FEW_KEYS = 1 << 20
+_KEYS_PER_HOUSEHOLD = 2  # so many starts take the memory of the sorted keys of all households
 _NO_CELL = np.iinfo(np.int32).max
 _RUN = 1 << 17  # persons looked up at a time
 _LITTLE_REPAIR = 1 << 21  # steps
@@ -366,7 +367,7 @@ class _Board:
 
     def _sort(self, cell: Integers) -> Profile:
         number = (int(cell.max(initial=0)) + 1) * self.number
-        if number <= max(_FEW_KEYS, len(cell)):
+        if number <= max(_FEW_KEYS, _KEYS_PER_HOUSEHOLD * len(cell)):
             starts, rows = _group(cell * np.int32(self.number) + self.population.ranks, number)
             return Profile(cell=cell, order=rows, starts=starts, keys=np.zeros(0, dtype=np.int64))
         keys = cell * np.int64(self.number) + self.population.ranks
