@@ -22,7 +22,7 @@ from safeswap.errors import InputError
 from safeswap.files.identifiers import describe_positions, find_missing, positions_of
 from safeswap.files.parquet import ParquetFiles, open_parquet, zip_batches
 from safeswap.model.audit import Audit, Exchange
-from safeswap.model.columns import aligned_columns, flag_changes
+from safeswap.model.columns import aligned_columns, flag_changes, pack_cells
 from safeswap.model.evidence import Evidence
 from safeswap.model.invariant import Finding, Invariant, PairPromise
 from safeswap.model.microdata import Microdata, column_blocks, column_identity, smallest_code_type
@@ -259,7 +259,6 @@ class HeldEvidence(Evidence):
         for name in schema.names:
             self._codes[name] = before.table.column(name).to_numpy(), after.table.column(name).to_numpy()
         self._members = _count_members(self._stream, promises)
-        self._bounds = {name: self._stream.coder(name).bound for name in self.before.attributes}
         del self._stream  # the codes of a hundred million household numbers are looked up in 500 MB
 
     def _read(self, written: ParquetFiles, others: Names) -> tuple[Rows, tuple[pa.Table, pa.Table]]:
@@ -332,17 +331,16 @@ class HeldEvidence(Evidence):
 
     def count_in_vain(self) -> int:
         """Count the records that changed although the table of the changed and all categorical attributes did not."""
-        names, bounds = self._opened.names, self._bounds
+        names = self._opened.names
         others = [name for name in self._opened.schema.categorical if name not in names]
-        codes: dict[str, Any] = {name: self.codes(name) for name in bounds}
         none = np.zeros(len(self.rows), dtype=np.uint8)
-        rest, size = cells.pack([codes[n][0] for n in others], [bounds[n] for n in others]) if others else (none, 1)
-        both, number = cells.pack([np.concatenate(codes[name]) for name in names], [bounds[name] for name in names])
-        was, now = np.split(both, 2)
+        rest, size = pack_cells([none, *(self.codes(name)[0] for name in others)])
+        both, number = pack_cells(np.concatenate(self.codes(name)) for name in names)
+        rest, was, now = rest.view(np.uint64), *np.split(both.view(np.uint64), 2)
         changed, in_vain = was != now, 0
         # Records of different parts are in different cells before and after: each part is counted by itself.
         parts = min(1 + len(rest) // _COUNTED_AT_ONCE, _MOST_PARTS)
-        of_part = (rest % rest.dtype.type(parts)).astype(np.uint8)
+        of_part = (rest % np.uint64(parts)).astype(np.uint8)
         for part in range(parts):
             rows = np.flatnonzero(changed & (of_part == part))
             kept, left, entered = rest[rows], was[rows], now[rows]
