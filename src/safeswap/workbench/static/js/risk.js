@@ -175,7 +175,8 @@ const TITLES = { groups: "Records by size of their group", individual: "Records 
 
 function showView(found) {
   if (found.problem) {
-    show("warning", found.problem, null, found.view === "households" ? [] : [el("button", { type: "button", on: { click: () => byId("scenario-edit")?.click() } }, "Edit the scenario")]);
+    const opener = byId("scenario-edit") ?? byId("scenario-new");  // without a scenario there is none to edit
+    show("warning", found.problem, null, found.view === "households" ? [] : [el("button", { type: "button", on: { click: () => opener?.click() } }, inUse() ? "Edit the scenario" : "Set up a scenario")]);
     return;
   }
   const compared = found.steps > 0;
