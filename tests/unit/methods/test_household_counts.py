@@ -38,9 +38,8 @@ def people(seed: int, number: int = 400) -> Population:
 def swapped(population: Population) -> tuple[Households, Swapped]:
     risk = Risk.of(population, 5)
     done = swap_once(population, Rules(rate_per_million=100_000, crowd=3, spread=1), risk)
-    size = np.bincount(population.household).astype(np.int32)
     facts = {"immovable": 0, "communal": 0, "outside": 30}
-    return Households(population=population, risk=risk, numbers=population.household, size=size, **facts), done
+    return Households(population=population, risk=risk, numbers=population.household, **facts), done
 
 
 def rarity_by_hand(population: Population, area: np.ndarray, k: int) -> list[tuple[int, int]]:
