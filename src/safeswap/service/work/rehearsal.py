@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from safeswap.service.http import logs
 
 _PAUSE = 0.2  # seconds between two looks at the other process
+_PLENTY = 1 << 50
 
 
 def rehearse() -> None:
@@ -28,7 +29,7 @@ def rehearse() -> None:
     from safeswap.workflow.masking import mask, plan
     from safeswap.workflow.step_table import assess_steps
 
-    Budget.steps = 0  # small files would run kernels as Python, more slowly
+    Budget.left = Budget.steps = 0  # small files would be counted without kernels, more slowly
     survey = datasets.household_survey()
     for method in registry.methods().values():
         method.spec_type.model_json_schema()
@@ -60,6 +61,10 @@ def rehearse_beside(server_is_up: Callable[[], bool]) -> Iterator[None]:
 
 
 def _rehearse_twice(stopping: threading.Event, server_is_up: Callable[[], bool]) -> None:
+    from safeswap.arrays.compiled import Budget
+
+    usual = Budget.left, Budget.steps
+    Budget.left = Budget.steps = _PLENTY  # no page waits for a kernel that is being rehearsed
     while not server_is_up():
         if stopping.wait(_PAUSE):
             return
@@ -72,6 +77,7 @@ def _rehearse_twice(stopping: threading.Event, server_is_up: Callable[[], bool])
     if alone.returncode == 0:
         rehearse()
     else:
+        Budget.left, Budget.steps = usual
         logs.event("rehearsal-failed", code=alone.returncode)
 
 

@@ -181,7 +181,7 @@ function showView(found) {
   }
   const compared = found.steps > 0;
   const rows = [...found.bars, ...found.sensitive.map((each) => ({ ...each, label: `${each.label} can be inferred` }))].map((each) => ({ ...each, before: compared ? each.before : null }));
-  show(found.at_risk ? "warning" : "good", `Scenario ${found.scenario}. ${after(found.steps)}${found.sentence}${compared ? ` In the file itself: ${count(found.at_risk_before)}.` : ""}`,
+  show(found.at_risk ? "warning" : "good", `${inUse() ? `Scenario ${found.scenario}. ` : ""}${after(found.steps)}${found.sentence}${compared ? ` In the file itself: ${count(found.at_risk_before)}.` : ""}`,
     pairs(TITLES[found.view], rows), found.at_risk ? [actionOf(found)] : []);
 }
 
