@@ -258,6 +258,8 @@ class Groups:
             run = slice(*self.runs[r])
             take_values(self.of_record[run], values[self.offsets[r] : self.offsets[r + 1]], out[run])
 
+        if len(self.runs) == 1 and not is_worth_compiling(out.size):
+            return values[self.of_record]
         run_all(take, range(len(self.runs)))
         return out
 
@@ -269,6 +271,8 @@ def group(codes: Codes) -> Groups:
     >>> groups.codes.tolist(), groups.sizes.tolist(), groups.first.tolist(), groups.of_record.tolist()
     ([7, 3], [2, 1], [0, 1], [0, 1, 0])
     """
+    if not is_worth_compiling(_SORTING * codes.size):
+        return _group_sorted(codes)
     return _group_few(codes) or _group_many(codes)
 
 
@@ -481,6 +485,15 @@ def _group_few(codes: Codes) -> Groups | None:
         return None
     parts = [np.concatenate([each[r, :number] for r, number in enumerate(found)]) for each in (names, first, sizes)]
     return Groups(runs, [0, *np.cumsum(found).tolist()], of_record, *parts)
+
+
+def _group_sorted(codes: Codes) -> Groups:
+    """Group as :func:`_group_few` does, in NumPy."""
+    names, first, numbers, sizes = np.unique(codes, return_index=True, return_inverse=True, return_counts=True)
+    order = np.argsort(first)  # by appearance
+    place = np.empty(order.size, np.uint32)
+    place[order] = np.arange(order.size, dtype=np.uint32)
+    return Groups([(0, codes.size)], [0, names.size], place[numbers], names[order], first[order], sizes[order])
 
 
 def _group_many(codes: Codes) -> Groups:
