@@ -202,12 +202,21 @@ def pairs_within(keys: Words, rows: Rows, words: Words, window: int) -> Rows:
     np.right_shift(words[:, 1], _HALF, out=halves, casting="unsafe")
     halves.take(rows, out=draws, mode="clip")
     pairs = np.empty((len(keys) // 2, 2), dtype=np.int64)
-    return pairs[: _pair_within(keys, rows, draws, window, pairs)]
+    pairs = pairs[: _pair_within(keys, draws, window, pairs)]
+    _look_up(rows, pairs)
+    return pairs
 
 
 @njit(cache=True, nogil=True)
-def _pair_within(keys: Words, rows: Rows, draws: UInt32s, window: int, pairs: Rows) -> int:
-    """Fill in the pairs, as rows; return their number. ``draws`` are in the order of ``rows``."""
+def _look_up(rows: Rows, pairs: Rows) -> None:
+    """Turn positions into rows. One load waits for another only while pairing, which so takes half the time."""
+    for i in range(len(pairs)):
+        pairs[i, 0], pairs[i, 1] = rows[pairs[i, 0]], rows[pairs[i, 1]]
+
+
+@njit(cache=True, nogil=True)
+def _pair_within(keys: Words, draws: UInt32s, window: int, pairs: Rows) -> int:
+    """Fill in the pairs, as positions; return their number."""
     number = len(keys)
     tree, levels = _build_tree((number + 63) // 64)
     bits = np.full((number + 63) // 64, ~np.uint64(0))  # of positions that nobody below has taken
@@ -236,7 +245,7 @@ def _pair_within(keys: Words, rows: Rows, draws: UInt32s, window: int, pairs: Ro
                 continue
             # The leading half of a word times a number below 2³², truncated: uniform to one part in 2³².
             drawn = int((np.uint64(draws[i]) * np.uint64(free)) >> _HALF)
-            pairs[made, 0], pairs[made, 1] = rows[i], rows[_take_nth(tree, levels, bits, below + drawn)]
+            pairs[made, 0], pairs[made, 1] = i, _take_nth(tree, levels, bits, below + drawn)
             free -= 1
             made += 1
     return made
