@@ -422,15 +422,16 @@ def _ordered_columns(data: Microdata, spec: RankSwapSpec) -> dict[str, Floats]:
 
 def _draw_pairs(values: Floats, words: Words, spec: RankSwapSpec) -> tuple[Rows, Rows]:
     """Return the known rows in the order of their values, and the pairs of rows that exchange them."""
-    known = np.flatnonzero(~np.isnan(values))
-    if len(known) == len(values):
-        order, keys = rank_values(values, words)
-    else:
+    missing = np.isnan(values)
+    if missing.any():
+        known = np.flatnonzero(~missing)
         order, keys = rank_values(values[known], words[known])
         order = known[order]
+    else:
+        order, keys = rank_values(values, words)
     ends = _Ends.of(values, spec)
     between = slice(ends.bottom, ends.bottom + ends.between)
-    return order, pairs_within(keys[between], order[between], words, spec.ranks(len(known)))
+    return order, pairs_within(keys[between], order[between], words, spec.ranks(len(order)))
 
 
 def _average_ends(
