@@ -392,7 +392,7 @@ class Microaggregation:
                 rows = order_records([columns[name] for name in names], words)
             else:
                 known = np.flatnonzero(complete)
-                rows = known[order_records([columns[name][known] for name in names], words[known])]
+                rows = known[order_records([columns[name][known] for name in names], words.take(known, axis=0))]
             del words
             ordered = [columns[name][rows] for name in names]
             groups = _group_records(ordered, spec)
