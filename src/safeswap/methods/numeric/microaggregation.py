@@ -430,7 +430,8 @@ def _blocks(spec: MicroaggregationSpec) -> list[Names]:
 
 
 def _flag_complete(columns: dict[str, Floats], names: Names) -> Flags:
-    return ~np.logical_or.reduce([np.isnan(columns[name]) for name in names])
+    missing: Flags = np.logical_or.reduce([np.isnan(columns[name]) for name in names])
+    return ~missing
 
 
 def _group_records(columns: list[Floats], spec: MicroaggregationSpec) -> Rows:
