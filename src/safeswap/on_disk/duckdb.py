@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -50,7 +50,7 @@ class DuckDBFile(RewrittenFile):
     _after: _InOrder | None = None
     _measured: ComparedCells | None = None
     _moved: ComparedCells | None = None
-    _compensating = 0
+    _compensating: int | None = None
 
     @cached_property
     def store(self) -> Store:
@@ -152,14 +152,16 @@ class DuckDBFile(RewrittenFile):
         """Return the cells before and after, as they were counted when the files were verified."""
         assert self._measured is not None  # noqa: S101  (verified, and measures were asked for)
         counted = as_counted(self.schema, self._measured.names, self._measured, limit=limit)
-        self._compensating = self._measured.moved - counted.joint.net_change
+        if self._compensating is None:  # else it was counted in the whole table, of which this may be a part
+            self._compensating = self._measured.moved - counted.joint.net_change
         return counted
 
     def count_compensating(self) -> int:
         """Count records that changed although the table did not: changed records minus the net change of the cells."""
-        if self._moved is None:
-            return self._compensating
-        return self._moved.moved - self._moved.tally(limit=0).joint.net_change
+        if self._moved is not None:
+            return self._moved.moved - self._moved.tally(limit=0).joint.net_change
+        assert self._compensating is not None  # noqa: S101  (counted while or after the files were verified)
+        return self._compensating
 
     def _exchange_batches(self) -> Iterator[list[UInt32s]]:
         """Yield the codes of the exchanged columns after, in the order of the records."""

@@ -393,29 +393,29 @@ def _swap(board: _Board, rules: Rules, risk: Risk, promised: _Promised | None = 
         smallest=risk.smallest,
         partner=partner,
     )
-    proved = _pair_required(ground, board, rules)
+    proved = _pair_required(ground, board, rules, np.flatnonzero((risk.required < areas.depth) & (partner == FREE)))
     if promised is not None and (broken := promised.find_broken(partner)).any():
         promised.settled |= broken
         households = promised.restore(risk.required, broken)
         partner[households[partner[households] >= 0]] = FREE
-        proved &= _pair_required(ground, board, rules)
+        # Only these begin again: in other cells, partners found last need not agree in the strict profiles.
+        again = households[(risk.required[households] < areas.depth) & (partner[households] == FREE)]
+        proved &= _pair_required(ground, board, rules, again)
     target, short = _top_up(ground, board, rules)
     return Swapped(partner=partner, required=risk.required, risk=risk, target=target, short=short, proved=proved)
 
 
-def _pair_required(ground: Ground, board: _Board, rules: Rules) -> bool:
-    """Pair the households that must move and have no partner, strict profile first; return whether that is proved."""
-    areas = board.areas
-    alone = np.flatnonzero((ground.required < areas.depth) & (ground.partner == FREE))
+def _pair_required(ground: Ground, board: _Board, rules: Rules, alone: Int64s) -> bool:
+    """Pair these households, which must move, strict profile first; return whether the optimum is proved."""
     draw = ground.draw[alone]  # distinct
     risky = order.sort_by_draw(alone, draw, lambda _: np.stack([draw, draw], axis=1)).astype(np.int32)
     levels = ground.required[risky]
-    by_level = [risky[levels == level] for level in range(areas.depth)]
+    by_level = [risky[levels == level] for level in range(board.areas.depth)]
     proved = True
     for place in range(len(board.population.profiles)):
         if not (ground.partner[risky] == FREE).any():
             break
-        proved = _pair_profile(risky, by_level, ground, board.sort(place), areas, rules)
+        proved = _pair_profile(risky, by_level, ground, board.sort(place), board.areas, rules)
     return proved
 
 
