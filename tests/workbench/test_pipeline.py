@@ -254,6 +254,11 @@ def test_columns_that_reveal_a_change_are_left_out_by_one_click(browser: Browser
         recode(offers.first)
         expect(offers).to_have_count(0)
         expect(page.locator("#policy-line")).to_contain_text("The best of those without a limit: distinct numbers")
+        folded = page.locator("#step-checks")
+        expect(folded.locator("summary")).to_contain_text("of the single steps, all passed")
+        assert page.locator("#checks li.ok").count() == page.locator("#checks li").count() > 0
+        told = folded.locator("li bdi").all_text_contents()
+        assert {text.split(": ")[0] for text in told} == {"recode", "suppress"}
         with ZipFile(recode.release()) as bundle:
             data = next(name for name in bundle.namelist() if name.endswith("data.csv"))
             columns = bundle.read(data).decode().splitlines()[0].split(",")

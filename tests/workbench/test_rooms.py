@@ -109,6 +109,7 @@ def test_indicators_before_are_weighted_shares_and_what_moved_is_flagged(
         cells = page.locator("#drawn tbody tr").evaluate_all(
             "(all) => all.map((row) => [...row.cells].map((cell) => cell.innerText.trim()))"
         )
+    assert all(each[0].startswith("share of tenure = owned outright by region: ") for each in cells)
     for title, before, after, _, note in cells:
         region = regions[title.rpartition(": ")[2]]
         assert float(before) == pytest.approx(totals[region][0] / totals[region][1], rel=1e-3)
