@@ -346,3 +346,21 @@ def test_a_suppression_under_a_scenario_asks_of_its_keys_alone(browser: Browser,
         assert offered.evaluate_all("boxes => boxes.map((box) => box.value)") == ["region", "sex"]
         page.uncheck("#of-scenario")
         expect(offered).to_have_count(4)
+
+
+def test_hints_speak_the_words_of_the_form(browser: Browser, desk: Desk, file: Path) -> None:
+    refused = {"code": "no-place", "detail": "the missing_geography", "hint": 'set missing_keys="own", or on_unmatched'}
+    with desk.seen(browser) as seen:
+        seen.expected = ("422", "404")
+        page = seen.go(f"/projects/{desk.project(file)}/method")
+        settled(page)
+        page.route("**/plan", lambda route: route.fulfill(status=422, json=refused))
+        page.locator("#method").select_option("edit_1990")
+        page.get_by_label("Add to geography").select_option("region")
+        page.get_by_label("Rate").last.fill("0.1")
+        page.locator("#fields fieldset", has=page.locator("legend", has_text="Keys")).get_by_label("sex").check()
+        told = "The missing_geography. Set “Missing keys”: own, or “On unmatched”."
+        expect(page.locator("#other-plan")).to_have_text(told)
+        refused["hint"] = "PUT /projects/{project_id}/data, and wait for its job"
+        page.get_by_label("Rate").last.fill("0.2")
+        expect(page.locator("#other-plan")).to_have_text("The missing_geography.")

@@ -118,6 +118,20 @@ def test_indicators_before_are_weighted_shares_and_what_moved_is_flagged(
             assert note.startswith("beyond tolerance") == (change > 0.001)
 
 
+def test_levels_are_recoded_by_their_labels(browser: Browser, desk: Desk, survey_of_homes: Any) -> None:
+    with desk.seen(browser) as seen:
+        page = seen.go(f"/projects/{survey_of_homes['project']}/method")
+        page.locator("#method").select_option("recode:recode")
+        page.locator("#fields [name=attribute]").select_option("marital_status")
+        titles = page.locator(".recoding tbody th").all_inner_texts()
+        assert {"never married 1", "married 2"} < set(titles)
+        page.get_by_label("never married becomes", exact=True).fill("single")
+        page.click("#add-step")
+        expect(page.locator('[data-step="recode"]')).to_contain_text("1 to single")
+        page.click("#undo-step")
+        expect(page.locator('[data-step="recode"]')).to_have_count(0)
+
+
 def test_indicators_are_stated_in_a_form(browser: Browser, desk: Desk, survey_of_homes: Any) -> None:
     project = survey_of_homes["project"]
     with desk.seen(browser) as seen, desk.client() as client:

@@ -32,7 +32,7 @@ export function recodeForm(attributes, made, first = {}) {
     fill(rows, levels.map((level) => {
       const number = counts.get(level), bar = el("span", { class: "bar", "aria-hidden": "true" });
       bar.style.width = `${Math.round((100 * (number ?? 0)) / most)}%`;
-      const input = el("input", { "aria-label": `${level} becomes`, placeholder: ofOne(), maxlength: 500, value: stated[level] ?? "" });
+      const input = el("input", { "aria-label": `${labels.get(level) || level} becomes`, placeholder: ofOne(), maxlength: 500, value: stated[level] ?? "" });
       fields.set(level, input);
       return el("tr", { draggable: "true", title: "Drag onto another level to merge the two", on: {
         dragstart: (event) => event.dataTransfer.setData("text/plain", level), dragover: (event) => { event.preventDefault(); event.currentTarget.classList.add("over"); },
