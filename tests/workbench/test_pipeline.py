@@ -357,10 +357,10 @@ def test_hints_speak_the_words_of_the_form(browser: Browser, desk: Desk, file: P
         page.route("**/plan", lambda route: route.fulfill(status=422, json=refused))
         page.locator("#method").select_option("edit_1990")
         page.get_by_label("Add to geography").select_option("region")
-        page.get_by_label("Rate").last.fill("0.1")
+        page.locator("#fields input[required]").fill("0.1")
         page.locator("#fields fieldset", has=page.locator("legend", has_text="Keys")).get_by_label("sex").check()
         told = "The missing_geography. Set “Missing keys”: own, or “On unmatched”."
         expect(page.locator("#other-plan")).to_have_text(told)
         refused["hint"] = "PUT /projects/{project_id}/data, and wait for its job"
-        page.get_by_label("Rate").last.fill("0.2")
+        page.locator("#fields input[required]").fill("0.2")
         expect(page.locator("#other-plan")).to_have_text("The missing_geography.")
