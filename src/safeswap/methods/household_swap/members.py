@@ -15,9 +15,7 @@ from safeswap.methods.household_swap.pairing import pair_risky
 from safeswap.methods.household_swap.swapping import STEPS_PER_PERSON
 
 
-def pair_members(
-    records: Records, found: Households, partner: Int32s, heads: Rows, key: bytes
-) -> tuple[Rows, bool]:
+def pair_members(records: Records, found: Households, partner: Int32s, heads: Rows, key: bytes) -> tuple[Rows, bool]:
     """Return pairs of rows, in the order of ``heads``, and whether all partners have the same size.
 
     If not, a pair is a row and the one it takes from: every member has one, and those of a smaller household give to
