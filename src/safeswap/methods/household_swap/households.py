@@ -51,7 +51,8 @@ class Households:
     @cached_property
     def size(self) -> Integers:
         """The number of members by household: counted again when needed, not kept while partners are chosen."""
-        return _count_members(self.numbers, len(self))
+        with python_if_little(len(self.numbers), pair_risky):
+            return _count_members(self.numbers, len(self))
 
 
 def read_households(records: Loadable, spec: HouseholdSwapSpec, key: Key, draw_key: bytes) -> Households:
