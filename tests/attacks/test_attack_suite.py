@@ -484,8 +484,8 @@ def test_control_records_without_numbers_are_recognised_by_their_contents() -> N
 def test_a_policy_is_read_from_toml_and_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "policy.toml"
     path.write_text('name = "ours"\n[limits]\nlinkage = 0.05\n', encoding="utf-8")
-    assert read_policy(path).allowed("linkage") == 0.05
-    assert read_policy(path).allowed("weights") is None
+    assert read_policy(path).limit_of("linkage") == 0.05
+    assert read_policy(path).limit_of("weights") is None
     path.write_text("[limits]\ndistinct_numbers = 0.1\n", encoding="utf-8")
     monkeypatch.setenv("SAFESWAP_POLICY", str(path))
     with pytest.raises(UnsafeRelease):
@@ -581,7 +581,7 @@ def test_every_attack_states_what_the_intruder_has() -> None:
         assert attack.title
         assert attack.intruder
         assert type(attack).__doc__
-    assert ReleasePolicy().allowed("linkage") is None
+    assert ReleasePolicy().limit_of("linkage") is None
     assert isinstance(Attacked(outcomes=()).best, type(None))
 
 

@@ -14,6 +14,8 @@ from playwright.sync_api import Browser, Route, expect
 from tests.workbench.desk import Desk
 
 from safeswap import datasets
+from safeswap.measures.utility.estimates import Line
+from safeswap.measures.utility.indicators import parse_indicators
 from safeswap.service.routes.jobs import Job
 
 ROOMS = ("households", "indicators", "attacks")
@@ -95,7 +97,9 @@ def test_indicators_before_are_weighted_shares_and_what_moved_is_flagged(
         page = seen.go(f"/projects/{survey_of_homes['project']}/indicators")
         assert "weighted by weight" in page.inner_text("#design")
         assert "stratum (stratum)" in page.inner_text("#design")
+        page.get_by_text("As TOML").click()
         page.locator("#text").fill('[[indicators]]\nstatistic = "share"\nof = "tenure"\n')
+        expect(page.locator("#lines")).to_be_hidden()  # the form does not pretend to know what was typed
         seen.expected = ("422",)
         page.get_by_role("button", name="Compare before and after").click()
         expect(page.locator("#problem")).to_contain_text("a share needs 'level'")
@@ -111,6 +115,63 @@ def test_indicators_before_are_weighted_shares_and_what_moved_is_flagged(
         change = abs(float(after) / float(before) - 1)
         if abs(change - 0.001) > 0.00012 / float(before):  # four digits tell the side
             assert note.startswith("beyond tolerance") == (change > 0.001)
+
+
+def test_indicators_are_stated_in_a_form(browser: Browser, desk: Desk, survey_of_homes: Any) -> None:
+    project = survey_of_homes["project"]
+    with desk.seen(browser) as seen, desk.client() as client:
+        page = seen.go(f"/projects/{project}/indicators")
+        expect(page.locator("#text")).to_be_hidden()
+        page.get_by_role("button", name="Suggest some").click()
+        first = page.locator("#lines li").first
+        assert [each.input_value() for each in first.locator("select").all()[:2]] == ["share", "relationship"]
+        while page.locator("#lines li").count():
+            page.get_by_label("Remove indicator 1", exact=True).click()
+        expect(page.locator("#compare")).to_be_disabled()
+        page.get_by_role("button", name="Add an indicator").click()
+        offered = page.get_by_label("Attribute of indicator 1").locator("option").all_text_contents()
+        assert "tenure" in offered
+        assert not {"age", "income", "weight", "household"} & set(offered)
+        page.get_by_label("Attribute of indicator 1").select_option("tenure")
+        page.get_by_label("Level of indicator 1").select_option("1")
+        page.get_by_label("Domains of indicator 1, 1").select_option("region")
+        expect(page.get_by_label("Domains of indicator 1, 1")).to_be_focused()
+        page.get_by_label("Tolerable change of indicator 1").fill("0.1")
+        for place, statistic in enumerate(("ratio", "total", "quantile", "regression"), start=2):
+            page.get_by_role("button", name="Add an indicator").click()
+            page.get_by_label(f"Statistic of indicator {place}").select_option(statistic)
+        assert "tenure" not in page.get_by_label("Attribute of indicator 2").locator("option").all_text_contents()
+        page.get_by_label("Attribute of indicator 2").select_option("expenditure")
+        page.get_by_label("Denominator of indicator 2").select_option("income")
+        page.get_by_label("Attribute of indicator 3").select_option("")
+        page.get_by_label("Domains of indicator 3, 1").select_option("sex")
+        page.get_by_label("Domains of indicator 3, 2").select_option("education")
+        page.get_by_label("Unit of the tolerance of indicator 3").select_option("errors")
+        page.get_by_label("Tolerable change of indicator 3").fill("0.5")
+        page.get_by_label("Share below of indicator 4").fill("0.25")
+        page.get_by_label("Formula of indicator 5").fill("income ~ age + sex")
+        page.get_by_role("button", name="Compare before and after").click()
+        expect(page.locator("#drawn")).to_contain_text("ratio of expenditure per income")
+        newest = client._send("GET", f"/projects/{project}/assessments?limit=1").json()["items"][0]
+        assert parse_indicators(newest["spec"]["indicators"]).lines == (
+            Line(statistic="share", of="tenure", level="1", by=("region",), relative=0.001),
+            Line(statistic="ratio", of="expenditure", per="income", relative=0.05),
+            Line(statistic="total", by=("sex", "education"), errors=0.5),
+            Line(statistic="quantile", of="age", at=0.25, relative=0.05),
+            Line(statistic="regression", formula="income ~ age + sex", relative=0.05),
+        )
+        stated = newest["spec"]["indicators"]
+        page = seen.go(f"/projects/{project}/indicators")  # the list of the last comparison
+        expect(page.locator("#lines li")).to_have_count(5)
+        page.get_by_text("As TOML").click()
+        assert parse_indicators(page.locator("#text").input_value()) == parse_indicators(stated)
+        page.locator("#file").set_input_files(
+            {"name": "i.toml", "mimeType": "text/plain", "buffer": b'least = 50\n[[indicators]]\nstatistic = "total"\n'}
+        )
+        expect(page.locator("#lines")).to_be_hidden()
+        page.get_by_role("button", name="Compare before and after").click()
+        expect(page.locator("#lines li")).to_have_count(1)
+        assert page.locator("#text").input_value().startswith("least = 50\n\n[[indicators]]")
 
 
 def test_attacks_are_those_of_the_service(browser: Browser, desk: Desk, survey_of_homes: Any) -> None:

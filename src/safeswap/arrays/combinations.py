@@ -21,11 +21,12 @@ import numpy as np
 import numpy.typing as npt
 
 from safeswap.arrays import cells, sparse
-from safeswap.arrays.compiled import njit
+from safeswap.arrays.compiled import is_worth_compiling, njit
 from safeswap.arrays.types import Codes, Flags
 
 Sizes = npt.NDArray[Any]  # of int64, or of float64 where weights are summed
 
+_IN_NUMPY = 10  # passes over the classes of what a kernel does in one
 _DENSE = 8  # up to this many possible cells per class, an array is cheaper than a hash table
 
 
@@ -156,6 +157,8 @@ def cell_sizes(codes: npt.NDArray[Any], possible: int, sizes: Sizes) -> Sizes:
     >>> cell_sizes(np.array([2, 0, 2], np.uint8), 4, np.array([1, 5, 2])).tolist()
     [5, 0, 3, 0]
     """
+    if not is_worth_compiling(_IN_NUMPY * codes.size):
+        return np.bincount(codes.astype(np.int64), sizes, possible).astype(sizes.dtype)
     table: Sizes = np.zeros(possible, sizes.dtype)
     _add_up(codes, sizes, table)
     return table
@@ -179,7 +182,8 @@ def find_small_cells(found: Classes, keys: Sequence[int], tolerance: float, *, s
     table = cell_sizes(codes, possible, sizes)
     is_small = np.zeros(codes.size, np.bool_)
     firsts, small = np.empty(codes.size, np.int64), np.empty(codes.size, sizes.dtype)
-    number = _mark_small(codes, table, lowest_safe(tolerance, table), is_small, firsts, small)
+    mark = _mark_small if is_worth_compiling(_IN_NUMPY * codes.size) else _mark_in_numpy
+    number = mark(codes, table, lowest_safe(tolerance, table), is_small, firsts, small)
     firsts, small = firsts[:number].copy(), small[:number].copy()
     if only is not None:
         places = np.flatnonzero(only)
@@ -252,6 +256,18 @@ def _mark_small(codes, table, lowest, is_small, firsts, sizes):  # type: ignore[
                 number += 1
                 table[codes[i]] = -1
     return number
+
+
+def _mark_in_numpy(
+    codes: Codes, table: Sizes, lowest: Any, is_small: Flags, firsts: npt.NDArray[np.int64], sizes: Sizes
+) -> int:
+    """Do what :func:`_mark_small` does."""
+    np.less(table[codes], lowest, out=is_small)
+    places = np.flatnonzero(is_small)
+    first = places[np.sort(np.unique(codes[places], return_index=True)[1])]
+    firsts[: first.size], sizes[: first.size] = first, table[codes[first]]
+    table[codes[first]] = -1
+    return int(first.size)
 
 
 _PATTERN_COST = 40  # sorting the cells of a pair of patterns costs about this many comparisons per cell

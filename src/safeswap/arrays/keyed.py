@@ -406,7 +406,7 @@ def _plain_decimal(data, start, end, tens):  # type: ignore[no-untyped-def]
         elif byte == 46 and not has_point:
             has_point = True
         else:
-            # Perhaps an exponent: whoever looks again finds out.
+            # Perhaps an exponent: the caller looks again.
             return digits > 0 and byte | 32 == 101, False, 0.0
     if digits == 0:
         return False, False, 0.0

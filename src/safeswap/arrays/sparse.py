@@ -22,9 +22,11 @@ HALF = np.uint64(32)
 
 _FACTOR = np.uint64(MULTIPLIER)
 _ONE = np.uint64(1)
-_SORTING = 8  # in NumPy, sorting costs as much as so many passes
+_SORTING = 8  # passes that cost as much as sorting in NumPy
 _LARGEST_FIRST_TABLE = 1 << 14  # tables start small and grow: one cell may hold most records
-_FEW = 1 << 15  # with their table, this many codes fit the second-level cache
+_FEW = 1 << 16  # codes whose numbers have two bytes
+_CACHED = 1 << 15  # with their table, this many codes fit the second-level cache
+_AGAIN = 16  # more are worth a larger table if each has so many records on average: most then have a few frequent codes
 
 
 @njit(cache=True, nogil=True)
@@ -120,7 +122,7 @@ def number_keys(keys, names):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def number_few(codes, numbers, names, first, sizes):  # type: ignore[no-untyped-def]
-    """Number the codes in order of appearance and count them; return how many there are, -1 if ``names`` is too short.
+    """Number the codes in order of appearance and count them; return how many there are, -1 if they are too many.
 
     ``first`` receives the first record of each code. A slot holds a code beside its number + 1: one look at memory.
     """
@@ -135,7 +137,7 @@ def number_few(codes, numbers, names, first, sizes):  # type: ignore[no-untyped-
             numbers[i] = slots[slot, 1] - _ONE
             sizes[slots[slot, 1] - _ONE] += 1
         else:
-            if found == names.size:
+            if found == names.size or (found == _CACHED and i < _AGAIN * _CACHED):
                 return np.int64(-1)
             names[found], first[found], sizes[found], numbers[i] = code, i, 1, found
             found += _ONE
@@ -258,6 +260,8 @@ class Groups:
             run = slice(*self.runs[r])
             take_values(self.of_record[run], values[self.offsets[r] : self.offsets[r + 1]], out[run])
 
+        if len(self.runs) == 1 and not is_worth_compiling(out.size):
+            return values[self.of_record]
         run_all(take, range(len(self.runs)))
         return out
 
@@ -269,6 +273,8 @@ def group(codes: Codes) -> Groups:
     >>> groups.codes.tolist(), groups.sizes.tolist(), groups.first.tolist(), groups.of_record.tolist()
     ([7, 3], [2, 1], [0, 1], [0, 1, 0])
     """
+    if not is_worth_compiling(_SORTING * codes.size):
+        return _group_sorted(codes)
     return _group_few(codes) or _group_many(codes)
 
 
@@ -481,6 +487,15 @@ def _group_few(codes: Codes) -> Groups | None:
         return None
     parts = [np.concatenate([each[r, :number] for r, number in enumerate(found)]) for each in (names, first, sizes)]
     return Groups(runs, [0, *np.cumsum(found).tolist()], of_record, *parts)
+
+
+def _group_sorted(codes: Codes) -> Groups:
+    """Group as :func:`_group_few` does, in NumPy."""
+    names, first, numbers, sizes = np.unique(codes, return_index=True, return_inverse=True, return_counts=True)
+    order = np.argsort(first)  # by appearance
+    place = np.empty(order.size, np.uint32)
+    place[order] = np.arange(order.size, dtype=np.uint32)
+    return Groups([(0, codes.size)], [0, names.size], place[numbers], names[order], first[order], sizes[order])
 
 
 def _group_many(codes: Codes) -> Groups:

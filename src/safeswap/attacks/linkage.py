@@ -155,7 +155,8 @@ class FellegiSunter:
             return Skipped(attack=self.name, reason="needs the extra safeswap[linkage]")
         from safeswap.measures.plot.fellegi_sunter import fellegi_sunter_plot
 
-        plot = fellegi_sunter_plot(setting.original, setting.released, setting.scenario.keys)
+        known = setting.comparison.recoded or setting.original  # the intruder sees how the release was recoded
+        plot = fellegi_sunter_plot(known, setting.released, setting.scenario.keys)
         right = np.where(plot.nearest_true, 1 / np.maximum(plot.ties, 1), 0.0)
         return judge_links(self.name, right, "get the largest weight with their own original")
 

@@ -116,7 +116,7 @@ class ReleasePolicy(Stated):
 
     An attack is above its limit if all of its interval is: chance alone refuses no release.
 
-    >>> ReleasePolicy(limits={"linkage": 0.05}).allowed("linkage")
+    >>> ReleasePolicy(limits={"linkage": 0.05}).limit_of("linkage")
     0.05
     """
 
@@ -135,7 +135,7 @@ class ReleasePolicy(Stated):
         check_names(self.limits)
         return self
 
-    def allowed(self, attack: str) -> float | None:
+    def limit_of(self, attack: str) -> float | None:
         """Return the limit of an attack; None if it has none."""
         return self.limits.get(attack)
 
@@ -154,7 +154,7 @@ class ReleasePolicy(Stated):
 
     def judge(self, attacked: Attacked) -> tuple[Judged, ...]:
         """Return every outcome with its limit."""
-        return tuple(Judged(outcome=outcome, allowed=self.allowed(outcome.attack)) for outcome in attacked)
+        return tuple(Judged(outcome=outcome, allowed=self.limit_of(outcome.attack)) for outcome in attacked)
 
 
 @dataclass(frozen=True, kw_only=True)

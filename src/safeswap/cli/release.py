@@ -10,7 +10,7 @@ import typer
 from pydantic import Field
 
 from safeswap.cli.console import Console, escape
-from safeswap.cli.masking import HOUSEHOLDS, HouseholdFiles, MaskedHouseholds, OriginalHouseholds
+from safeswap.cli.mask import HOUSEHOLDS, HouseholdFiles, MaskedHouseholds, OriginalHouseholds
 from safeswap.cli.options import (
     OUTPUT,
     RANDOMNESS,

@@ -23,9 +23,8 @@ import pyarrow.compute as pc
 from safeswap.arrays.compiled import is_worth_compiling, njit
 from safeswap.arrays.keyed import word_at
 from safeswap.errors import InputError, SpecError
-from safeswap.files.dialect import Layout, find_layout
-from safeswap.files.encoding import Dialect, Text, find_fault, lines_of_records, open_text
-from safeswap.files.sources import Limits
+from safeswap.files.encoding import Dialect, Layout, Text, find_fault, find_layout, lines_of_records, open_text
+from safeswap.files.formats import Limits
 from safeswap.model.columns import replace_values
 from safeswap.model.microdata import share_dictionary
 

@@ -10,11 +10,10 @@ from typing import Any, Unpack
 
 from safeswap.errors import InputError, SpecError
 from safeswap.files.columns import normalise_table
-from safeswap.files.formats import Loaded, TextOptions
+from safeswap.files.formats import Limits, Loaded, ReadingOptions, TextOptions, existing_file, format_of
 from safeswap.files.identifiers import check_identifier
 from safeswap.files.infer import check_levels, resolve_schema
 from safeswap.files.schema_file import read_schema
-from safeswap.files.sources import Limits, ReadingOptions, existing_file, format_of
 from safeswap.model.checked import check_types
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind, Schema, require_household

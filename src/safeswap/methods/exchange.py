@@ -25,9 +25,8 @@ from safeswap.model.invariant import Invariant
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata, code_column, take_rows
-from safeswap.model.plan import Plan
 from safeswap.model.schema import Kind, Schema, refuse_date
-from safeswap.model.spec import MaskSpec
+from safeswap.model.spec import MaskSpec, Plan
 from safeswap.model.text import plural
 
 

@@ -61,6 +61,7 @@ _IDENTIFIERS = 2048
 _RECORDS_AT_ONCE = 1 << 16
 _TEXTS_AT_ONCE = 1 << 17
 _NUMBERS_AT_ONCE = 1 << 15
+_FEWEST_PER_RUN = 4  # equal numbers in a row, from which on each run is hashed once
 _NOT_CONTENT = (Kind.IDENTIFIER, Kind.HOUSEHOLD)
 # A numbering: whole numbers with few gaps, and more of them than a classification has.
 _FEWEST_NUMBERS, _SHARE_OF_RECORDS, _LONGEST_SPAN, _FILLED = 300, 0.02, 1.3, 0.9
@@ -190,8 +191,25 @@ class Spelling(NamedTuple):
 AS_WRITTEN = Spelling()
 
 
-def hash_values(column: pa.ChunkedArray, key: bytes, spelling: Spelling = AS_WRITTEN) -> Words:
-    """Return a keyed word per record.
+class LevelWords:
+    """The words of the dictionary met last: the pieces of a column share theirs."""
+
+    def __init__(self) -> None:
+        self._levels: pa.ChunkedArray | None = None
+        self._words: Words = np.empty(0, dtype=np.uint64)
+
+    def of(self, levels: pa.Array, key: bytes, spelling: Spelling) -> Words:
+        """Return the word of each level, and that of a missing value; of one key and spelling only."""
+        column = pa.chunked_array([levels])
+        if self._levels is None or not same_memory(column, self._levels):
+            self._levels, self._words = column, _append_missing(_hash_levels(levels, key, spelling), key)
+        return self._words
+
+
+def hash_values(
+    column: pa.ChunkedArray, key: bytes, spelling: Spelling = AS_WRITTEN, *, known: LevelWords | None = None
+) -> Words:
+    """Return a keyed word per record; ``known`` are the words of the levels of another piece of the column.
 
     >>> one, other = (
     ...     [hash_values(pa.chunked_array([values]), bytes(32)).tolist() for values in pair]
@@ -210,7 +228,7 @@ def hash_values(column: pa.ChunkedArray, key: bytes, spelling: Spelling = AS_WRI
     coded = share_dictionary(column)
     if not len(coded):
         return np.empty(0, dtype=np.uint64)
-    levels = _append_missing(_hash_levels(coded.chunk(0).dictionary, key, spelling), key)
+    levels = (known or LevelWords()).of(coded.chunk(0).dictionary, key, spelling)
     words = np.empty(len(coded), dtype=np.uint64)
     start = 0
     for chunk in coded.chunks:
@@ -313,11 +331,20 @@ def _hash_numbers(numbers: npt.NDArray[np.float64], key: bytes) -> Words:
     words = np.empty(len(numbers), dtype=np.uint64)
     for start in range(0, len(numbers), _NUMBERS_AT_ONCE):
         part = numbers[start : start + _NUMBERS_AT_ONCE]
-        blocks = np.empty((len(part), 2), dtype=np.uint64)
-        blocks[:, 0], blocks[:, 1] = (part + 0.0).view(np.uint64), NUMBER
-        blocks[np.isnan(part)] = (np.uint64(0), MISSING)
-        words[start : start + len(part)] = _encrypt(blocks, key)
+        begins = np.append(0, np.flatnonzero(part[1:] != part[:-1]) + 1)
+        if _FEWEST_PER_RUN * len(begins) < len(part):  # as in a file sorted by area
+            runs = np.diff(np.append(begins, len(part)))
+            words[start : start + len(part)] = np.repeat(_hash_some(part[begins], key), runs)
+        else:
+            words[start : start + len(part)] = _hash_some(part, key)
     return words
+
+
+def _hash_some(numbers: npt.NDArray[np.float64], key: bytes) -> Words:
+    blocks = np.empty((len(numbers), 2), dtype=np.uint64)
+    blocks[:, 0], blocks[:, 1] = (numbers + 0.0).view(np.uint64), NUMBER
+    blocks[np.isnan(numbers)] = (np.uint64(0), MISSING)
+    return _encrypt(blocks, key)
 
 
 def _encrypt(blocks: Words, key: bytes) -> Words:

@@ -1,8 +1,8 @@
-"""Records in columns, each coded once to the smallest integers that hold its levels."""
+"""Records in columns, each coded once to the smallest integers that hold its levels, and known by their identifiers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from safeswap.arrays import keyed
 from safeswap.arrays.compiled import is_worth_compiling, run_all, split_runs
-from safeswap.arrays.types import Codes, Flags, Int64s
+from safeswap.arrays.types import Codes, Flags, Int64s, Words
 from safeswap.errors import InternalError, SpecError
 from safeswap.model.checked import check_field_types, check_types
 from safeswap.model.schema import Schema
@@ -22,10 +23,10 @@ _WORTH_A_TABLE = 1 << 17
 """Above this many records, loading compiled code to number them pays off."""
 
 _LOOKED_AT = 4
-"""Of a column in question as many records are looked at first as the values asked for, times this."""
+"""Of a column in question, this many times as many records are looked at first as values are asked for."""
 
 _GLANCE = 1 << 12
-"""Most often so many records show that a column is not constant."""
+"""Number of records that most often show that a column is not constant."""
 
 _TABLE_COST = 4
 """Cost of coding by a table in NumPy, in simple passes."""
@@ -190,6 +191,22 @@ class Microdata:
 def add_step(before: Microdata, step: PastStep, after: Microdata) -> Microdata:
     """Return what a step has made of the data, with the step added to their history."""
     return replace(after, past=(*before.past, step), first=before.table if before.first is None else before.first)
+
+
+def join_pasts(pasts: Iterable[tuple[PastStep, ...]]) -> tuple[PastStep, ...]:
+    """Return one history that combines several; what two of them have in common at their start appears once.
+
+    >>> swap, pram = (PastStep(method=name, attributes=("Race",)) for name in ("swap", "pram"))
+    >>> [step.method for step in join_pasts([(swap,), (swap, pram), ()])]
+    ['swap', 'pram']
+    """
+    joined: tuple[PastStep, ...] = ()
+    for past in pasts:
+        same = 0
+        while same < min(len(joined), len(past)) and joined[same] == past[same]:
+            same += 1
+        joined += past[same:]
+    return joined
 
 
 def take_rows(column: pa.ChunkedArray, rows: npt.NDArray[np.int64]) -> pa.ChunkedArray:
@@ -417,3 +434,54 @@ def _compact(codes: Codes, levels: pa.Array, *, has_missing: bool) -> Coded:
     recoded = lookup[codes]
     missing = bool((recoded == len(unique)).any())
     return Coded(recoded.astype(smallest_code_type(len(unique) + missing)), unique, missing)
+
+
+def record_identity(data: Microdata, identity_key: bytes) -> npt.NDArray[np.int64] | Words:
+    """Return integers, or blocks, one per record. Without an identifier a record is known by its position."""
+    attribute = data.schema.identifier
+    if attribute is None:
+        return np.arange(len(data), dtype=np.int64)
+    return column_identity(data.table.column(attribute.name), identity_key)
+
+
+def column_identity(column: pa.ChunkedArray, identity_key: bytes) -> npt.NDArray[np.int64] | Words:
+    """Return integers, or blocks, one per value, independent of the part of the column it is in.
+
+    >>> column_identity(pa.chunked_array([[7, 8]]), bytes(32)).tolist()
+    [7, 8]
+    """
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_integer(column.type) and column.type != pa.uint64():
+        values: npt.NDArray[np.int64] = column.to_numpy().astype(np.int64, copy=False)
+        return np.ascontiguousarray(values)
+    return _text_blocks(column, identity_key)
+
+
+def column_blocks(column: pa.Array, identity_key: bytes) -> Words:
+    """Return blocks throughout, whatever the type of the column."""
+    identity: Any = column_identity(pa.chunked_array([column]), identity_key)
+    return keyed.integer_blocks(identity) if identity.ndim == 1 else identity
+
+
+def is_bytes(kind: pa.DataType) -> bool:
+    """Return whether a type holds bytes that need not be text."""
+    return bool(
+        pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_fixed_size_binary(kind)
+        or pa.types.is_binary_view(kind)
+    )
+
+
+def _text_blocks(column: pa.ChunkedArray, identity_key: bytes) -> Words:
+    # Bytes need not be text and are used as they are. Everything else is identified by its printed form.
+    text = column.cast(pa.large_binary() if is_bytes(column.type) else pa.large_string())
+    parts = []
+    for chunk in text.chunks:
+        _, offsets, data = chunk.buffers()
+        start = chunk.offset
+        positions = np.frombuffer(offsets, dtype=np.int64)[start : start + len(chunk) + 1]
+        characters = np.frombuffer(data, dtype=np.uint8) if data is not None else np.zeros(0, dtype=np.uint8)
+        parts.append(keyed.text_blocks(positions, characters, identity_key))
+    return np.concatenate(parts) if parts else np.zeros((0, 2), dtype=np.uint64)

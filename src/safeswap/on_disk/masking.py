@@ -117,10 +117,10 @@ def recall(
     """
     from safeswap import registry
     from safeswap.files.delimited import reading_alike
-    from safeswap.files.sources import existing_file
+    from safeswap.files.formats import existing_file
     from safeswap.model.masked import Masked
-    from safeswap.model.plan import recorded_plan
     from safeswap.model.schema import Schema
+    from safeswap.model.spec import recorded_plan
     from safeswap.on_disk.audit_record import read_audit_json, read_audit_record
 
     homes = households or (None, None)
@@ -239,7 +239,7 @@ def steps_of(audit: Mapping[str, Any]) -> list[PastStep]:
 
 def digest_of(path: Path) -> str:
     """Return the SHA-256 of a file, or of the digests of all files of a directory sorted by name."""
-    from safeswap.files.sources import sum_file
+    from safeswap.files.formats import sum_file
 
     if path.is_file():
         return sum_file(path)[1]
@@ -366,7 +366,7 @@ def _as_notes(reading: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _from_notes(notes: Mapping[str, Any]) -> dict[str, Any]:
-    from safeswap.files.sources import Limits
+    from safeswap.files.formats import Limits
 
     return {**notes, **({"limits": Limits(**notes["limits"])} if "limits" in notes else {})}
 

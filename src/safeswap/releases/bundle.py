@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from safeswap.files.atomic import atomic_directory
-from safeswap.files.labelled import list_losses
-from safeswap.files.sources import sum_file
+from safeswap.files.formats import sum_file
+from safeswap.files.write import list_losses
 from safeswap.model.release import Release
 from safeswap.releases.manifest import MANIFEST, Manifest, allowed_files
 from safeswap.releases.public_data import check_format, write_data

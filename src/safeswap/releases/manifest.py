@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from safeswap.errors import InputError, UnsafeRelease
-from safeswap.files.formats import list_releasable
-from safeswap.files.sources import sum_file
+from safeswap.files.formats import list_releasable, sum_file
 from safeswap.model.release import ONE_FILE, TWO_FILES
 
 MANIFEST = "manifest.json"

@@ -25,19 +25,21 @@ import json
 import secrets
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from safeswap.arrays.keyed import derive
-from safeswap.model.columns import is_bytes, same_memory
-from safeswap.model.ledger import AS_WRITTEN, Ledger, Spelling, Words, hash_values
+from safeswap.model.columns import same_memory
+from safeswap.model.ledger import AS_WRITTEN, Ledger, LevelWords, Spelling, Words, hash_values
 from safeswap.model.masked import Masked
-from safeswap.model.microdata import Microdata, PastStep
-from safeswap.on_disk.job import Announcement
+from safeswap.model.microdata import Microdata, PastStep, is_bytes, join_pasts
 from safeswap.releases.ledger import LedgerFile
+
+if TYPE_CHECKING:
+    from safeswap.on_disk.job import Announcement
 
 Past: TypeAlias = tuple[PastStep, ...]
 
@@ -159,22 +161,6 @@ def find_past_of_file(digest: str, register: Register) -> Past:
     return () if register.is_empty else join_pasts(register.read(_name_bytes(digest, register)))
 
 
-def join_pasts(pasts: Iterable[Past]) -> Past:
-    """Return one history that combines several; what two of them have in common at their start appears once.
-
-    >>> swap, pram = (PastStep(method=name, attributes=("Race",)) for name in ("swap", "pram"))
-    >>> [step.method for step in join_pasts([(swap,), (swap, pram), ()])]
-    ['swap', 'pram']
-    """
-    joined: Past = ()
-    for past in pasts:
-        same = 0
-        while same < min(len(joined), len(past)) and joined[same] == past[same]:
-            same += 1
-        joined += past[same:]
-    return joined
-
-
 def enter(made: Masked | Microdata, register: Register, *, known: Register | None = None) -> None:
     """Enter data with all that is known of their history; ``known`` is where to look it up, if elsewhere."""
     known = register if known is None else known
@@ -283,7 +269,8 @@ def _name_rows(rows: Words, register: Register) -> bytes:
 
 def _name_pieces(pieces: Iterable[pa.ChunkedArray], register: Register) -> list[bytes]:
     """Name a column that is read in pieces."""
-    return _name_column((_hash_column(piece, register) for piece in pieces), register)
+    known = LevelWords()
+    return _name_column((_hash_column(piece, register, known) for piece in pieces), register)
 
 
 def _name_column(batches: Iterable[Words], register: Register) -> list[bytes]:
@@ -297,7 +284,7 @@ def _name_column(batches: Iterable[Words], register: Register) -> list[bytes]:
     return [_digest(register, "column", digest.digest())] if changes >= _FEWEST_CHANGES else []
 
 
-def _hash_column(column: pa.ChunkedArray, register: Register) -> Words:
+def _hash_column(column: pa.ChunkedArray, register: Register, known: LevelWords | None = None) -> Words:
     """Return a word per record that does not depend on how a format writes the value."""
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if pa.types.is_float16(kind) or pa.types.is_float32(kind):
@@ -306,7 +293,7 @@ def _hash_column(column: pa.ChunkedArray, register: Register) -> Words:
     spelling = AS_WRITTEN
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or is_bytes(kind)):
         spelling = _TIMES if _holds_times(column) else _FOLDED
-    return hash_values(column, derive(register.secret, "values"), spelling)
+    return hash_values(column, derive(register.secret, "values"), spelling, known=known)
 
 
 def _holds_times(column: pa.ChunkedArray) -> bool:

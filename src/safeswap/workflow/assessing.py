@@ -16,7 +16,7 @@ from safeswap.model.options import ColumnOptions, EngineOptions
 from safeswap.model.scenario import Scenario, Scenarios, as_scenarios, resolve_files
 from safeswap.model.score import Assessment, Axis, Comparison, CountedCells, LeftOut, Score
 from safeswap.model.text import plural
-from safeswap.workflow.reading import read, reading_alike
+from safeswap.workflow.masking import read, reading_alike
 
 if TYPE_CHECKING:
     from safeswap.arrays.types import Flags
@@ -296,7 +296,7 @@ def _count_on_engine(
     from safeswap.engines.duckdb.store import limit_bytes
     from safeswap.measures.base import largest_small
     from safeswap.on_disk.cells import count_files, count_in_spark
-    from safeswap.on_disk.engines import check_countable
+    from safeswap.on_disk.job import check_countable
 
     limit = largest_small(measures)
     check_countable(means["engine"], by_counts=limit is not None)

@@ -18,8 +18,7 @@ from safeswap.model.schema import household_attributes
 from safeswap.model.score import Comparison
 from safeswap.model.text import plural
 from safeswap.workflow.assessing import compare
-from safeswap.workflow.masking import returning_memory
-from safeswap.workflow.reading import read, reading_alike
+from safeswap.workflow.masking import read, reading_alike, returning_memory
 
 if TYPE_CHECKING:
     from safeswap.attacks.base import Attacked

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from safeswap.arrays import (
     cells,
+    combinations,
     keyed,
     matching,
     order,
@@ -74,6 +75,25 @@ def test_codes_are_grouped_alike(seed: int, records: int, most: int) -> None:
     assert_alike(lambda: sparse.count_occurrences(codes))
     assert_alike(lambda: sparse.rank_codes(codes))
     assert_alike(lambda: sparse.tally_among(codes, skipped, wanted))
+
+
+@given(seeds, st.integers(0, 300), st.lists(st.integers(1, 7), min_size=1, max_size=4), st.booleans())
+def test_small_cells_are_found_alike(seed: int, records: int, sizes: list[int], is_weighted: bool) -> None:
+    rng = np.random.default_rng(seed)
+    columns = [rng.integers(0, size, records).astype(np.uint8) for size in sizes]
+    weights = rng.choice([0.0, 0.5, 1.1, 3.0], records) if is_weighted else None
+    tolerance = rng.choice([1.0, 2.0, 5.5])
+
+    def work() -> Any:
+        found = combinations.group_records(columns, sizes, [size - 1 for size in sizes], weights)
+        small = [
+            combinations.find_small_cells(found, keys, tolerance, skip_blank=is_skipped)
+            for keys in ([0], [*range(len(sizes))])
+            for is_skipped in (False, True)
+        ]
+        return found, small, combinations.cell_ranks(found, [0])
+
+    assert_alike(work)
 
 
 @given(seeds, st.integers(0, 300))

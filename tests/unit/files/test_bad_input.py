@@ -19,8 +19,8 @@ import pytest
 from pyarrow import feather, parquet
 
 from safeswap.errors import InputError, SafeswapError, SpecError
+from safeswap.files.formats import Limits
 from safeswap.files.read import read
-from safeswap.files.sources import Limits
 
 CANARY = "CANARY4711"
 ROW = f"1,{CANARY},x\n".encode()

@@ -18,8 +18,8 @@ from safeswap import Key, workflow
 from safeswap.errors import InputError
 from safeswap.files.delimited import Delimited, read_delimited
 from safeswap.files.describe import describe
+from safeswap.files.formats import Limits
 from safeswap.files.read import read
-from safeswap.files.sources import Limits
 from safeswap.files.write import write_csv
 from safeswap.model.schema import Kind
 

@@ -12,7 +12,7 @@ import pytest
 from safeswap.errors import InputError
 from safeswap.files import delimited
 from safeswap.files.delimited import read_delimited, reading_alike
-from safeswap.files.sources import Limits
+from safeswap.files.formats import Limits
 
 HEADER = "a,b,c\n"
 

@@ -12,7 +12,7 @@ from pyarrow import parquet
 from tests.hand_made import release_of
 
 from safeswap.errors import UnsafeRelease
-from safeswap.files.sources import sum_file
+from safeswap.files.formats import sum_file
 from safeswap.model.release import PublicFacts, Release
 from safeswap.model.schema import Attribute, Schema
 from safeswap.releases import scan_data

@@ -157,7 +157,7 @@ class SuggestedKeysAnswer(Wire):
 def suggest_keys(access: Reader, _: QuestionSlot, most: Annotated[int, Query(ge=1, le=20)] = 10) -> SuggestedKeysAnswer:
     """Rank the attributes by how identifying they are, as a start for a scenario. Shares are approximate.
 
-    A record counts if fewer than the project's tolerance have its values.
+    A record counts if fewer than the project's tolerance have its values. Strata and sampling units are left out.
     """
     from safeswap.measures.risk.suggest_keys import perturb_suggestions, rank_keys
 
@@ -165,7 +165,8 @@ def suggest_keys(access: Reader, _: QuestionSlot, most: Annotated[int, Query(ge=
     data = load_data(access)
     _refuse_long(access, tables=most * len(data.attributes))
     noise = Noise(key=access.key, tolerance=access.row.tolerance)
-    found = perturb_suggestions(rank_keys(data, most=most, below=access.row.tolerance), noise.add)
+    known = [each.name for each in data.schema.attributes if not each.design]  # nobody outside knows the sample
+    found = perturb_suggestions(rank_keys(data, among=known, most=most, below=access.row.tolerance), noise.add)
     return SuggestedKeysAnswer.model_validate(found.as_dict())
 
 

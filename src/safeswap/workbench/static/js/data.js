@@ -79,7 +79,7 @@ function row(attribute) {
     levels.hidden = !CATEGORICAL.has(kinds.value);
   } } },
     Object.entries(KINDS).map(([kind, [text, meaning]]) => el("option", { value: kind, title: meaning, selected: kind === attribute.kind }, text)));
-  const label = el("input", { "aria-label": `Label of ${attribute.name}`, value: attribute.label, maxlength: 1000, disabled: !state.mayWork,
+  const label = el("input", { "aria-label": `Label of ${attribute.name}`, value: attribute.label, title: attribute.label, maxlength: 1000, disabled: !state.mayWork,
     on: { input: (event) => change(attribute, { label: event.target.value }) } });
   const levels = el("button", { type: "button", class: "small", "aria-label": `Levels of ${attribute.name}`, title: "Labels and order of the levels",
     on: { click: () => levelsDialog(attribute, kinds.value, state.changes.get(attribute.name), (stated) => change(attribute, stated)) } }, "Levels…");

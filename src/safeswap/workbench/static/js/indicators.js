@@ -5,11 +5,12 @@ import { labelOf } from "./before-after.js";
 import { dumbbells } from "./dumbbell.js";
 import { byId, count, el, figure, fill, name, several, share, when } from "./dom.js";
 import { follow, underWay } from "./jobs.js";
+import { indicatorForm, suggestedLines } from "./indicator-form.js";
 import { nothingYet, pickMasking } from "./maskings.js";
 import { at, begin, python } from "./page.js";
 
-const MOST_DRAWN = 60;
-const state = { mayWork: false, description: null, shown: null };
+const MOST_DRAWN = 60, INDICATORS = "indicators:";
+const state = { mayWork: false, description: null, shown: null, form: null };
 
 begin(async ({ project, may }) => {
   state.mayWork = may("work");
@@ -21,16 +22,18 @@ begin(async ({ project, may }) => {
   drawDesign(state.description.attributes);
   byId("ask").hidden = !(state.mayWork && made.length);
   byId("ask").addEventListener("submit", (event) => { event.preventDefault(); compare(); });
-  byId("example").addEventListener("click", () => { byId("text").value = exampleOf(state.description); });
+  state.form = indicatorForm(byId("lines"), state.description, write);
+  byId("example").addEventListener("click", suggest);
+  byId("text").addEventListener("input", asText);
   byId("file").addEventListener("change", guarded(async () => {
     const [file] = byId("file").files;
-    if (file) byId("text").value = await file.text();
+    if (file) { byId("text").value = await file.text(); asText(); }
     byId("file").value = "";
   }));
   const earlier = (await all(at("/assessments"), 200)).filter((each) => each.spec.indicators);
   list(earlier);
   if (earlier.length) await show(await get(at(`/assessments/${earlier[0].id}`)));
-  else if (state.mayWork && made.length) byId("text").value = exampleOf(state.description);
+  else suggest();
   const job = await underWay("assess");
   if (job) await finish(job);
 });
@@ -46,14 +49,28 @@ function drawDesign(attributes) {
     design.length ? ["Sample design:  ", name(design.map((each) => `${each.name} (${each.design})`).join(", ")), "."] : "No sample design is stated: standard errors assume independent records.");
 }
 
-// A list to begin with: shares of the first attributes, and means of the numbers, by an area or the first attribute.
-function exampleOf({ attributes }) {
-  const quoted = (text) => JSON.stringify(text), open = attributes.filter((each) => ["nominal", "ordinal"].includes(each.kind) && each.levels?.length > 1 && !each.design);
-  const area = attributes.find((each) => each.kind === "geography") ?? open[0], blocks = [];
-  const by = (each) => (area && area !== each ? `by = [${quoted(area.name)}]\n` : "");
-  for (const each of open.slice(0, 2)) blocks.push(`[[indicators]]\nstatistic = "share"\nof = ${quoted(each.name)}\nlevel = ${quoted(each.levels[0].level)}\n${by(each)}relative = 0.05   # flagged if it moves by more than 5%\n`);
-  for (const each of attributes.filter((one) => one.kind === "numeric").slice(0, 2)) blocks.push(`[[indicators]]\nstatistic = "mean"\nof = ${quoted(each.name)}\n${by(each)}relative = 0.02\n`);
-  return blocks.join("\n");
+// The form writes the text that is sent. A text from elsewhere is shown in the form once the service has read it.
+function write() {
+  byId("text").value = state.form.toml();
+  byId("compare").disabled = !state.form.size();
+}
+
+function suggest() {
+  fillForm(suggestedLines(state.description));
+}
+
+function fillForm(lines, settings) {
+  state.form.set(lines, settings);
+  byId("lines").hidden = false;
+  byId("as-text").hidden = true;
+  write();
+}
+
+function asText() {
+  byId("lines").hidden = true;
+  byId("as-text").hidden = false;
+  byId("toml").open = true;
+  byId("compare").disabled = !byId("text").value.trim();
 }
 
 const compare = guarded(async () => {
@@ -79,7 +96,8 @@ function list(earlier) {
 async function show(found) {
   state.shown = found;
   const score = found.summary.scores.find((each) => each.measure.startsWith("indicators")), rows = (score?.detail ?? []).filter((each) => !each.problem);
-  if (byId("text").value === "") byId("text").value = found.spec.indicators;
+  const stated = found.spec.measures.find((each) => each.startsWith(INDICATORS));
+  if (stated) { const { lines, ...settings } = JSON.parse(stated.slice(INDICATORS.length)); fillForm(lines, settings); }
   byId("found").hidden = false;
   const flagged = rows.filter((each) => each.flagged).length, failed = (score?.detail ?? []).filter((each) => each.problem);
   byId("sentence").className = flagged ? "warning" : "good";

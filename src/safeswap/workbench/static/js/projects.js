@@ -49,8 +49,8 @@ byId("new-project").addEventListener("submit", (event) => {
 
 for (const button of document.querySelectorAll("[data-sample]")) {
   button.addEventListener("click", guarded(async () => {
-    const { sample } = button.dataset;
-    const made = await post("/projects", { name: `Sample: ${sample}` }, { once: true });
+    const { sample, name: called } = button.dataset;
+    const made = await post("/projects", { name: `Sample: ${called}` }, { once: true });
     await post(`/projects/${made.id}/data-from-sample`, { sample });
     location.assign(`/projects/${made.id}/data`);
   }));

@@ -175,12 +175,13 @@ const TITLES = { groups: "Records by size of their group", individual: "Records 
 
 function showView(found) {
   if (found.problem) {
-    show("warning", found.problem, null, found.view === "households" ? [] : [el("button", { type: "button", on: { click: () => byId("scenario-edit")?.click() } }, "Edit the scenario")]);
+    const opener = byId("scenario-edit") ?? byId("scenario-new");  // without a scenario there is none to edit
+    show("warning", found.problem, null, found.view === "households" ? [] : [el("button", { type: "button", on: { click: () => opener?.click() } }, inUse() ? "Edit the scenario" : "Set up a scenario")]);
     return;
   }
   const compared = found.steps > 0;
   const rows = [...found.bars, ...found.sensitive.map((each) => ({ ...each, label: `${each.label} can be inferred` }))].map((each) => ({ ...each, before: compared ? each.before : null }));
-  show(found.at_risk ? "warning" : "good", `Scenario ${found.scenario}. ${after(found.steps)}${found.sentence}${compared ? ` In the file itself: ${count(found.at_risk_before)}.` : ""}`,
+  show(found.at_risk ? "warning" : "good", `${inUse() ? `Scenario ${found.scenario}. ` : ""}${after(found.steps)}${found.sentence}${compared ? ` In the file itself: ${count(found.at_risk_before)}.` : ""}`,
     pairs(TITLES[found.view], rows), found.at_risk ? [actionOf(found)] : []);
 }
 
