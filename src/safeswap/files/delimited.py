@@ -189,7 +189,8 @@ class _Differences:
                     break
                 at[:2] = 0
                 sides = [np.frombuffer(side, np.uint8) for side in both]
-                if not _compare_lines(*sides, ord(layout.dialect.delimiter), at, rows, columns, ends, content):
+                comma = ord(layout.dialect.delimiter)
+                if not _compare_lines(sides[0], sides[1], comma, at, rows, columns, ends, content):
                     return None
                 if content.size - ends[at[3]] < _WINDOW:
                     content = np.append(content, np.empty_like(content))
