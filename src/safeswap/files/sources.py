@@ -164,6 +164,13 @@ def format_of(path: Path) -> formats.Format:
                 file=str(path),
             )
     suffix = path.suffix.lower()
+    if suffix == ".toml":
+        raise InputError(
+            f"{path.name!r} holds settings, not data",
+            code="unknown-format",
+            hint="name the data file",
+            file=str(path),
+        )
     return next((found for found in formats.FORMATS if suffix in found.suffixes), formats.DELIMITED)
 
 
