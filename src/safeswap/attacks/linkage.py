@@ -117,17 +117,22 @@ class NearestRecord:
         return judge_links(self.name, right, f"are nearest to their own original by {', '.join(keys)}")
 
 
+_ROUNDING = 1e-12
+
+
 def _nearest(archive: Floats, queries: Floats) -> tuple[Any, Int64s]:
     """Return whether no other original is nearer than a record's own, and how many are equally near."""
     from scipy.spatial import cKDTree
 
     scale = archive.std(axis=0)
     scale[scale == 0] = 1.0
-    tree = cKDTree(archive / scale)
-    own = np.sqrt(((queries - archive) ** 2 / scale**2).sum(axis=1))
-    least = tree.query(queries / scale)[0]
-    near = own <= least * (1 + 1e-12) + 1e-300
-    ties = tree.query_ball_point(queries / scale, np.nextafter(own, np.inf), return_length=True)
+    archive, queries = archive / scale, queries / scale
+    tree = cKDTree(archive)
+    own = np.sqrt(((queries - archive) ** 2).sum(axis=1))
+    # Equal distances differ by rounding, which depends on the order of the records.
+    reach = own + _ROUNDING * (own + max(np.abs(archive).max(), np.abs(queries).max()))
+    near = own <= tree.query(queries)[0] + (reach - own)
+    ties = tree.query_ball_point(queries, reach, return_length=True)
     return near, np.maximum(np.asarray(ties, dtype=np.int64), 1)
 
 
