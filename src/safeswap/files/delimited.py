@@ -32,6 +32,7 @@ from safeswap.model.microdata import share_dictionary
 _BLOCK = 4 * 2**20
 _LARGEST_BLOCK = 2**31 - 1
 _COMMA_NUMBER = r"^[+-]?[0-9]*,[0-9]+(?:[eE][+-]?[0-9]+)?$"
+_POINTS_OF_THOUSANDS = r"^[+-]?[1-9][0-9]{0,2}(?:\.[0-9]{3})+$"
 _REPEATING = 0.6  # a column counts as categories when at most this share of the sampled values is new
 
 
@@ -124,7 +125,10 @@ def _with_points(table: pa.Table) -> pa.Table:
         column = table.column(place)
         parts = [c.dictionary if pa.types.is_dictionary(column.type) else c for c in column.chunks]
         used = [part for part in parts if bool(pc.any(pc.match_substring(part, ",")).as_py())]
-        if used and all(has_decimal_commas(part) for part in used):
+        if not used or not all(has_decimal_commas(part) for part in used):
+            continue
+        # Beside 1,5 a value of 1.000 may be a thousand: the column stays as it is.
+        if not any(bool(pc.any(pc.match_substring_regex(part, _POINTS_OF_THOUSANDS)).as_py()) for part in parts):
             table = table.set_column(place, name, _replace_commas(column))
     return table
 

@@ -172,6 +172,17 @@ def test_decimal_commas_are_replaced_in_every_block_and_form_of_a_column(
     assert read_back["n"].to_pylist() == [None if text is None else text.replace(",", ".") for text in texts]
 
 
+@pytest.mark.parametrize("texts", [["1,5", "1.000"], ["1.000", "1,5"], ["1.234,56", "2,5"], ["-12.345.678", "0,5"]])
+@pytest.mark.parametrize("many", [1, 40])
+def test_beside_decimal_commas_points_of_thousands_do_not_become_decimal_points(
+    tmp_path: Path, texts: list[str], many: int
+) -> None:
+    written = [texts[0]] * many + [texts[1]] * many
+    write_csv(pa.table({"id": [f"{i}" for i in range(2 * many)], "n": written}), tmp_path / "toy.csv")
+    read_back = read_delimited(tmp_path / "toy.csv", limits=Limits(), decimal=",", block_bytes=64).table
+    assert read_back["n"].to_pylist() == written
+
+
 def test_numbers_with_decimal_commas_are_numeric_and_masked_as_such(tmp_path: Path) -> None:
     path = tmp_path / "wages.csv"
     path.write_text("id;wage\n" + "".join(f"{i};{1000 + 7 * i},{i % 10}\n" for i in range(200)), encoding="utf-8")
