@@ -15,11 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from goals import judge
-from safeswap.arrays.dominance import hypervolume
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Schema
-from safeswap.model.study import ConstraintSet, StudySpec
+from safeswap.model.study import ConstraintSet, StudySpec, hypervolume
 from safeswap.studies.evaluate import Evaluator, Group
 from safeswap.studies.run import swap_group
 from safeswap.studies.search import search_study

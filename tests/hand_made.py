@@ -19,10 +19,9 @@ from safeswap.model.invariant import (
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
-from safeswap.model.plan import Plan
 from safeswap.model.release import PublicFacts, Release, prepare_release
 from safeswap.model.schema import Attribute, Kind, Schema
-from safeswap.model.spec import SwapSpec
+from safeswap.model.spec import Plan, SwapSpec
 from safeswap.pipelines.account import Account
 
 RACES = ("white", "black", "asian", "several")

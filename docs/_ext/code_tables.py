@@ -160,13 +160,13 @@ class EngineTable(CodeTable):
     @property
     def heading(self) -> tuple[str, ...]:  # type: ignore[override]
         """Return one column per engine."""
-        from safeswap.on_disk.engines import ENGINES
+        from safeswap.on_disk.job import ENGINES
 
         return ("what", *(f"`{name}`" for name in ENGINES))
 
     def rows(self) -> Iterable[Sequence[str]]:
         """Yield a row per method and per need, as the classes of the engines declare them."""
-        from safeswap.on_disk.engines import list_abilities
+        from safeswap.on_disk.job import list_abilities
 
         for what, engines in list_abilities():
             yield what, *("yes" if able else "–" for able in engines)

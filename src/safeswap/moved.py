@@ -14,6 +14,7 @@ MOVED = {
     "io.argus_files": "projects.argus",
     "io.read": "files.read",
     "io.webswap": "projects.webswap",
+    "model.plan": "model.spec",
 }
 """New module paths by old ones, both below ``safeswap``."""
 
@@ -27,7 +28,7 @@ VERBS = {
     "compare": "safeswap.workflow.assessing.compare",
     "confidentiality_by_keys": "safeswap.measures.plot.plots.plots_by_keys",
     "file_risk": "safeswap.measures.risk.by_record.file_risk",
-    "find_engine": "safeswap.on_disk.engines.find_engine",
+    "find_engine": "safeswap.on_disk.job.find_engine",
     "keep": "safeswap.workflow.masking.keep",
     "keygen": "safeswap.files.keyfile.generate_key",
     "load_study": "safeswap.studies.study.Study.load",

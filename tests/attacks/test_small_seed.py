@@ -13,10 +13,9 @@ import pyarrow as pa
 import pytest
 
 from safeswap.arrays import order
-from safeswap.engines.base import record_identity
 from safeswap.methods.swap import Swap, stage_key
 from safeswap.model.key import Key
-from safeswap.model.microdata import Microdata
+from safeswap.model.microdata import Microdata, record_identity
 from safeswap.model.schema import Attribute, Kind, Schema
 from safeswap.model.spec import SwapSpec
 

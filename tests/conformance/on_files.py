@@ -22,7 +22,7 @@ from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Schema
 from safeswap.model.spec import MaskSpec
 from safeswap.on_disk.audit_record import read_audit
-from safeswap.on_disk.engines import ENGINES, check_supported, find_engine
+from safeswap.on_disk.job import ENGINES, check_supported, find_engine
 
 KEY = Key(bytes(range(32)))
 IN_A_SESSION = {"spark"}

@@ -26,7 +26,7 @@ from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
-from safeswap.on_disk.engines import ENGINES
+from safeswap.on_disk.job import ENGINES
 
 KEY = Key(bytes(range(32)))
 

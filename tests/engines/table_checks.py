@@ -38,7 +38,7 @@ def make_data(seed: int, records: int, *, identified: bool) -> Microdata:
             "text": some(["a", "b", "", None], pa.string()),
             "whole": some([-(2**62), 0, 5, None], pa.int64()),
             "real": some([0.0, -0.0, 1.5, float("nan"), None], pa.float64()),
-            "same": pa.array(["x"] * records),
+            "same": pa.DictionaryArray.from_arrays(np.zeros(records, np.int32), ["x", "unused"]),
             "own": pa.array([f"n{i}" for i in random.permutation(records)]),
             "almost": pa.array([None, *range(records - 1)], pa.int64()),
         }

@@ -18,9 +18,7 @@ from tests.engines.specs import records_of, write_parts
 import safeswap as ss
 from safeswap import registry
 from safeswap.engines.base import Move
-from safeswap.engines.duckdb.checks import ChangedTable
-from safeswap.engines.duckdb.engine import HeldPairs
-from safeswap.engines.duckdb.store import Store
+from safeswap.engines.duckdb.store import ChangedTable, HeldPairs, Store
 from safeswap.engines.stream import LevelCoder
 from safeswap.errors import InputError
 from safeswap.files.parquet import open_parquet
@@ -98,6 +96,16 @@ def test_partners_of_other_sizes_are_swapped_in_files_as_in_memory(
     assert moved.mutual
     assert len(set(takers)) == len(takers) > len(set(givers))
     check_on_file(SWAP, engine, (data, uneven), tmp_path)
+
+
+@pytest.mark.parametrize("engine", ["memory", "duckdb"])
+def test_compensating_records_are_counted_in_the_whole_table_whatever_is_measured(engine: str, tmp_path: Path) -> None:
+    data, spec = example()
+    source = write_parts(data.table, tmp_path / "data", 2)
+    known: dict[str, Any] = {"schema": data.schema, "name": data.schema.name, "audit": tmp_path / "audit", "key": KEY}
+    known |= {"engine": engine, "measures": ["total_variation"], "attributes": ("level0", "origin")}
+    done = ss.workflow.mask_file(source, tmp_path / "masked", spec, **known)
+    assert done.compensating == ss.mask(data, spec, key=KEY).audit.compensating > 0
 
 
 def by_hand(data: Microdata, after: Microdata) -> dict[str, set[tuple[Any, ...]]]:

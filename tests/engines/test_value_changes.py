@@ -20,7 +20,7 @@ from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
 from safeswap.on_disk import value_changes
 from safeswap.on_disk.audit_record import read_audit
-from safeswap.on_disk.engines import list_abilities
+from safeswap.on_disk.job import list_abilities
 from safeswap.workflow.masking import recall
 
 ENGINES = ("memory", "duckdb")

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from safeswap import datasets
-from safeswap.arrays.dominance import find_undominated
 from safeswap.model.key import Key
-from safeswap.model.study import ConstraintSet, StudySpec
+from safeswap.model.study import ConstraintSet, StudySpec, find_undominated
 from safeswap.studies.run import run_study
 
 REPLICATES = 20

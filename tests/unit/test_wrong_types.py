@@ -17,8 +17,8 @@ import pytest
 import safeswap as ss
 from safeswap import workflow
 from safeswap.errors import SafeswapError
+from safeswap.files.formats import Limits
 from safeswap.files.keyfile import generate_key
-from safeswap.files.sources import Limits
 from safeswap.files.write import write
 from safeswap.methods.recode.recipe import Recipe
 from safeswap.model.checked import LEFT_OUT

@@ -27,7 +27,7 @@ MOST_CELLS = 1 << 62
 
 _BLOCK_BYTES = 1 << 18  # codes per block: they stay in the cache from one column to the next
 _SMALL_TABLE = 1 << 16
-_SORTING = 8  # sorting costs as much as so many passes
+_SORTING = 8  # passes that cost as much as sorting
 _TINY_TABLE = 1 << 10  # several of them fit the first-level cache
 _STREAMS = 4
 _WORTH_A_TRY = 1 << 17  # records, above which a look at whether areas nest costs little beside counting

@@ -29,7 +29,7 @@ SMALL_FOR_NUMBA = 1 << 19
 """The same once a kernel has run: Numba need not be imported any more, only another kernel loaded."""
 
 FEW_STEPS = 1 << 22
-"""Work of at most so many steps of a kernel, most of them quick, may run in Python: about a second."""
+"""Steps of a kernel, most of them quick, that may run in Python: about a second."""
 
 _LONGEST_WAIT = 60.0  # seconds; a kernel is compiled in a few, on a busy machine in more
 

@@ -25,10 +25,11 @@ class IntegerCodes:
     [7, -2, 5]
     """
 
-    def __init__(self, known: npt.NDArray[Any] | None = None) -> None:
+    def __init__(self, known: npt.NDArray[Any] | None = None, *, most: int = 0) -> None:
         # Number + 1, so that 0 is an empty slot; None while levels ascend.
         self._slots: npt.NDArray[np.int32] | None = None
-        self._levels = np.empty(_FIRST_TABLE // 2, np.int64)
+        # With room for ``most`` levels at once: what is not filled is never touched, and copying would cost more.
+        self._levels = np.empty(max(most, _FIRST_TABLE // 2), np.int64)
         self._found = 0
         self._short: npt.NDArray[np.int32] | None = None
         if known is not None:  # distinct values, numbered in this order
@@ -38,6 +39,12 @@ class IntegerCodes:
     def levels(self) -> Int64s:
         """The distinct integers, indexed by their number."""
         return self._levels[: self._found]
+
+    def take_levels(self) -> Int64s:
+        """Return the distinct integers without a copy; nothing can be numbered afterwards."""
+        levels, self._levels = self._levels, np.empty(0, np.int64)
+        levels.resize(self._found, refcheck=False)
+        return levels
 
     def code(self, values: npt.NDArray[Any], out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
         """Return the number of each integer (any width up to 64 bits, signed); written to ``out`` if given."""
@@ -51,7 +58,8 @@ class IntegerCodes:
                 return codes
             self._grow(with_slots=self._found < self._levels.size)
         while True:
-            done, self._found = _number(values, codes, done, self._slots, self._levels, self._found)
+            room = self._levels[: self._slots.size // 2]
+            done, self._found = _number(values, codes, done, self._slots, room, self._found)
             if done == values.size:
                 return codes
             self._grow(with_slots=True)
@@ -69,8 +77,9 @@ class IntegerCodes:
             np.add.at(counts, number[number >= 0], 1)
             return
         if self._slots is None:
-            self._grow(with_slots=True)
-        _count_known(values, self._slots, self._levels, counts)
+            _count_ascending(values, self.levels, counts)
+        else:
+            _count_known(values, self._slots, self._levels, counts)
 
     def _code_short(self, values: npt.NDArray[Any], codes: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Number short integers by a table over all possible values instead of a hash. All batches must be short."""
@@ -81,13 +90,16 @@ class IntegerCodes:
         return codes
 
     def _grow(self, *, with_slots: bool) -> None:
-        """Make room for more levels if there is none left, with matching slots."""
+        """Make room for more levels if there is none left; with slots, twice as many as levels that have room."""
         if self._found == self._levels.size:
             levels = np.empty(4 * self._levels.size, np.int64)
             levels[: self._found] = self.levels
             self._levels = levels
         if with_slots:
-            self._slots = np.zeros(2 * self._levels.size, np.int32)
+            size = _FIRST_TABLE
+            while size <= 2 * self._found:
+                size *= 4
+            self._slots = np.zeros(size, np.int32)
             _enter(self._levels, self._found, self._slots)
 
 
@@ -102,6 +114,41 @@ def look_up(table: npt.NDArray[Any], places: npt.NDArray[Any], out: npt.NDArray[
     if places.size and not 0 <= places.min() <= places.max() < table.size:
         raise IndexError("a place is not in the table")
     take(np.ascontiguousarray(table, dtype=out.dtype), places, out)
+
+
+MISSING_TEXT = np.int64(-(1 << 63))
+"""What no text is packed to."""
+
+_FIRST_SIGN, _LAST_SIGN = ord("+"), ord("9")  # between them: , - . / and the digits
+
+
+@njit(cache=True, nogil=True)
+def pack_texts(offsets, content, words):  # type: ignore[no-untyped-def]
+    """Pack each text into a word of its own; return False if one cannot be packed.
+
+    Up to eight ASCII characters are their bytes, and the highest bit is 0. Up to fifteen digits, signs and points are
+    four bits each, none of them 0, and the highest bit is 1.
+    """
+    for i in range(words.size):
+        start, size = offsets[i], offsets[i + 1] - offsets[i]
+        word = np.uint64(0)
+        if size <= 8:
+            for j in range(size):
+                byte = content[start + j]
+                if byte == 0 or byte > 127:
+                    return False
+                word |= np.uint64(byte) << np.uint64(8 * j)
+        elif size <= 15:
+            for j in range(size):
+                byte = content[start + j]
+                if byte < _FIRST_SIGN or byte > _LAST_SIGN:
+                    return False
+                word |= np.uint64(byte - _FIRST_SIGN + 1) << np.uint64(4 * j)
+            word |= np.uint64(1 << 63)
+        else:
+            return False
+        words[i] = np.int64(word)
+    return True
 
 
 @njit(cache=True, nogil=True)
@@ -172,6 +219,18 @@ def _count_known(values, slots, levels, counts):  # type: ignore[no-untyped-def]
             number = np.int64(slots[slot]) - 1
         if number >= 0:
             counts[number] += 1
+
+
+@njit(cache=True, nogil=True)
+def _count_ascending(values, levels, counts):  # type: ignore[no-untyped-def]
+    place = 0  # of the first level that is not below the value
+    for value in values:
+        if place < levels.size and levels[place] < value and (place + 1 == levels.size or levels[place + 1] >= value):
+            place += 1  # the next level: most files are sorted alike
+        elif (place < levels.size and levels[place] < value) or (place > 0 and levels[place - 1] >= value):
+            place = np.searchsorted(levels, value)
+        if place < levels.size and levels[place] == value:
+            counts[place] += 1
 
 
 @njit(cache=True, nogil=True)

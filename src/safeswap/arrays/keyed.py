@@ -31,7 +31,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from safeswap.arrays.compiled import is_worth_compiling, njit
+from safeswap.arrays.compiled import inner, is_worth_compiling, njit
 from safeswap.arrays.types import Floats, Words
 
 ALGORITHM = "safeswap-draw-1"
@@ -282,37 +282,102 @@ def _canonical_integer(data: npt.NDArray[np.uint8], start: int, end: int) -> tup
 
 @njit(cache=True, nogil=True)
 def _fill_value_blocks(offsets, data, blocks, left, fold, tens):  # type: ignore[no-untyped-def]
-    texts, numbers = blocks.view(np.uint8), blocks.view(np.float64)
+    numbers = blocks.view(np.float64)
     for i in range(len(blocks)):
         start, end = offsets[i], offsets[i + 1]
         while start < end and data[start] == 32:
             start += 1
         while start < end and data[end - 1] == 32:
             end -= 1
-        is_number, is_plain, value = _plain_decimal(data, start, end, tens)
-        if is_number:
-            left[i] = not is_plain
-            numbers[i, 0] = value
-            blocks[i, 1] = NUMBER
-        elif end - start > 14:
+        size = end - start
+        is_inside = start + 16 <= data.size  # words can be read without looking where the text ends
+        first = data[start] if size else 0
+        if 43 <= first <= 57:  # a digit, a sign or a point: perhaps a number
+            is_number, is_plain, value = False, True, 0.0
+            if size <= 8 and is_inside:
+                is_number, value = _short_decimal(word_at(data, start), size, tens)
+            if not is_number:
+                is_number, is_plain, value = _plain_decimal(data, start, end, tens)
+            if is_number:
+                left[i] = not is_plain
+                numbers[i, 0] = value
+                blocks[i, 1] = NUMBER
+                continue
+        if size > 14:
             left[i] = True
+            continue
+        low, high = np.uint64(0), np.uint64(0)
+        if is_inside:
+            low, high = word_at(data, start), word_at(data, start + 8)
         else:
-            left[i] = not _copy_text(data, start, end, texts[i], fold)
-            if fold and (end == start or _is_nan(data, start, end)):
-                blocks[i, 0], blocks[i, 1] = np.uint64(0), MISSING
+            for j in range(size):
+                byte = np.uint64(data[start + j]) << np.uint64(8 * (j % 8))
+                if j < 8:
+                    low |= byte
+                else:
+                    high |= byte
+        is_plain, low = _as_text_word(low, min(size, 8), fold)
+        is_also_plain, high = _as_text_word(high, max(size - 8, 0), fold)
+        left[i] = not (is_plain and is_also_plain)
+        blocks[i, 0] = low
+        blocks[i, 1] = high | np.uint64(size) << np.uint64(48) | np.uint64(2 << 56)
+        if fold and (size == 0 or _is_nan(data, start, end)):
+            blocks[i, 0], blocks[i, 1] = np.uint64(0), MISSING
 
 
-@njit(cache=True, nogil=True)
-def _copy_text(data, start, end, out, fold):  # type: ignore[no-untyped-def]
-    """Fill the block of a short text; return whether it is plain ASCII."""
-    for j in range(end - start):
-        byte = data[start + j]
-        if byte < 32 or byte > 126:
-            return False
-        out[j] = byte + 32 if fold and 65 <= byte <= 90 else byte
-    out[14] = end - start
-    out[15] = 2
-    return True
+# Eight bytes are looked at together, as one word with the first byte in its lowest place.
+_EACH = np.uint64(0x0101010101010101)
+_HIGHEST = np.uint64(0x8080808080808080)
+_ZEROS = np.uint64(0x3030303030303030)
+
+
+@inner
+def word_at(data, start):  # type: ignore[no-untyped-def]
+    """Return eight bytes as a word; the compiler makes one load of them."""
+    at = np.uint64(start)
+    word = np.uint64(data[at])
+    for j in range(1, 8):
+        word |= np.uint64(data[at + np.uint64(j)]) << np.uint64(8 * j)
+    return word
+
+
+@inner
+def _as_text_word(word, size, fold):  # type: ignore[no-untyped-def]
+    """Return whether the first bytes of a word are plain ASCII, and these, in small letters with ``fold``."""
+    own = (np.uint64(1) << np.uint64(8 * size)) - np.uint64(1) if size < 8 else ~np.uint64(0)
+    filled = (word & own) | (_EACH * np.uint64(97) & ~own)
+    odd = filled | (filled - _EACH * np.uint64(32)) | (filled + _EACH)  # above 127, below 32, 127
+    if fold:
+        capital = (filled + _EACH * np.uint64(63)) & ~(filled + _EACH * np.uint64(37)) & _HIGHEST
+        filled += capital >> np.uint64(2)
+    return odd & _HIGHEST == 0, filled & own
+
+
+@inner
+def _short_decimal(word, size, tens):  # type: ignore[no-untyped-def]
+    """Return whether the first bytes of a word, at most eight, are digits with at most one point; and their value."""
+    if size < 8:
+        word &= (np.uint64(1) << np.uint64(8 * size)) - np.uint64(1)
+    unlike = word ^ (_EACH * np.uint64(46))
+    points = (unlike - _EACH) & ~unlike & _HIGHEST
+    decimals = np.uint64(0)
+    if points:
+        before = ((points & (~points + np.uint64(1))) >> np.uint64(7)) - np.uint64(1)  # the bytes before the first
+        word = (word & before) | (word >> np.uint64(8) & ~before)
+        size -= 1
+        decimals = np.uint64(size) - ((before & _EACH) * _EACH >> np.uint64(56))
+    if size == 0:
+        return False, 0.0
+    if size < 8:  # zeros before the first digit
+        word = word << np.uint64(64 - 8 * size) | _ZEROS >> np.uint64(8 * size)
+    nibbles = np.uint64(0xF0F0F0F0F0F0F0F0)
+    if word & nibbles != _ZEROS or (word + _EACH * np.uint64(6)) & nibbles != _ZEROS:
+        return False, 0.0
+    word -= _ZEROS
+    word = word * np.uint64(10) + (word >> np.uint64(8))  # numbers of two digits, then of eight
+    pairs = np.uint64(0x000000FF000000FF)
+    word = (word & pairs) * np.uint64(0x000F424000000064) + (word >> np.uint64(16) & pairs) * np.uint64(0x271000000001)
+    return True, np.float64(word >> np.uint64(32) & np.uint64(0xFFFFFFFF)) / tens[decimals]
 
 
 @njit(cache=True, nogil=True)
@@ -341,7 +406,7 @@ def _plain_decimal(data, start, end, tens):  # type: ignore[no-untyped-def]
         elif byte == 46 and not has_point:
             has_point = True
         else:
-            # Perhaps an exponent: whoever looks again finds out.
+            # Perhaps an exponent: the caller looks again.
             return digits > 0 and byte | 32 == 101, False, 0.0
     if digits == 0:
         return False, False, 0.0

@@ -21,7 +21,7 @@ from safeswap.arrays import keyed
 from safeswap.arrays.compiled import is_worth_compiling, njit, run_all, split_runs
 from safeswap.arrays.types import Codes, Flags, Int64s, Rows, UInt32s, Words
 
-_SORTING = 8  # sorting costs as much as so many passes
+_SORTING = 8  # passes that cost as much as sorting
 _PART = 1 << 15  # records that are sorted at once: they fit the second-level cache
 
 
@@ -331,7 +331,7 @@ def _is_different(coordinates: UInt32s, a: int, b: int) -> bool:
 
 
 WINDOW = 50
-"""So many eligible records are looked at for the best partner."""
+"""Number of eligible records among which the best partner is sought."""
 
 _REACH = 2_000  # further records are not looked at, even if fewer than WINDOW were eligible
 

@@ -83,9 +83,9 @@ def fit(design: Floats, response: Floats, family: Family, weights: Floats | None
     prior = np.ones(len(response)) if weights is None else weights
     rows, columns = design.shape
     if rows <= columns:
-        return _failed(design, "it has as many coefficients as records")
+        return _failed_fit(design, "it has as many coefficients as records")
     if len(independent_columns(design, prior)) < columns:
-        return _failed(design, "its terms are collinear")
+        return _failed_fit(design, "its terms are collinear")
     if family == "linear":
         return _fit_linear(design, response, prior)
     return _reweight(design, response, prior, family)
@@ -99,7 +99,7 @@ def fit_logistic(design: Floats, share: Floats, trials: Floats) -> Fit:
 def _fit_linear(design: Floats, response: Floats, prior: Floats) -> Fit:
     inverse = _invert(design.T @ (design * prior[:, None]))
     if inverse is None:
-        return _failed(design, "its terms are collinear")
+        return _failed_fit(design, "its terms are collinear")
     coefficients = inverse @ (design.T @ (prior * response))
     residuals = response - design @ coefficients
     # One step of refinement: normal equations lose half of the digits.
@@ -120,9 +120,9 @@ def _fit_linear(design: Floats, response: Floats, prior: Floats) -> Fit:
 def _reweight(design: Floats, response: Floats, prior: Floats, family: Family) -> Fit:
     mean = float(prior @ response / prior.sum())
     if family == "logistic" and not 0 < mean < 1:
-        return _failed(design, "its response is constant")
+        return _failed_fit(design, "its response is constant")
     if family == "poisson" and (mean <= 0 or (response < 0).any()):
-        return _failed(design, "its response is not a count")
+        return _failed_fit(design, "its response is not a count")
     coefficients = np.zeros(design.shape[1])
     linear = np.full(len(response), np.log(mean / (1 - mean)) if family == "logistic" else np.log(mean))
     deviance, fitted = np.inf, _mean_of(linear, family)
@@ -132,7 +132,7 @@ def _reweight(design: Floats, response: Floats, prior: Floats, family: Family) -
         working = prior * np.maximum(spread, 1e-14)
         inverse = _invert(design.T @ (design * working[:, None]))
         if inverse is None:
-            return _failed(design, _separated(family), fitted=fitted)
+            return _failed_fit(design, _describe_failure(family), fitted=fitted)
         target = linear + (response - fitted) / np.maximum(spread, 1e-14)
         proposed = inverse @ (design.T @ (working * target))
         last = linear
@@ -142,11 +142,11 @@ def _reweight(design: Floats, response: Floats, prior: Floats, family: Family) -
             break
         deviance = now
     if moved > _STILL:
-        return _failed(design, _separated(family), fitted=fitted)
+        return _failed_fit(design, _describe_failure(family), fitted=fitted)
     spread = fitted * (1 - fitted) if family == "logistic" else fitted
     inverse = _invert(design.T @ (design * (prior * spread)[:, None]))
     if inverse is None:
-        return _failed(design, _separated(family), fitted=fitted)
+        return _failed_fit(design, _describe_failure(family), fitted=fitted)
     return Fit(
         coefficients=coefficients,
         errors=np.sqrt(np.diag(inverse)),
@@ -202,11 +202,11 @@ def _invert(information: Floats) -> Floats | None:
     return np.asarray(inverse / np.outer(scale, scale))
 
 
-def _separated(family: Family) -> str:
+def _describe_failure(family: Family) -> str:
     return "its terms predict some responses without error" if family == "logistic" else "it does not converge"
 
 
-def _failed(design: Floats, problem: str, fitted: Floats | None = None) -> Fit:
+def _failed_fit(design: Floats, problem: str, fitted: Floats | None = None) -> Fit:
     rows, columns = design.shape
     nothing = np.full(columns, np.nan)
     return Fit(

@@ -22,7 +22,7 @@ combination of values occurs in the file. Stores keep it sealed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import combinations, pairwise
 from math import lgamma, log, sqrt
 from typing import NamedTuple
@@ -46,7 +46,9 @@ _FREQUENT = 8  # records of the sample that a value needs to mark its column
 _SMALLER_FIRST = 1.7
 _NESTED, _FEW, _MANY = 1.02, 20, 4
 _CHUNK = 1 << 12
-_SLOTS = 8 * CELLS
+_SLOTS = 1 << 11
+_LAST_SLOT = np.uint64(_SLOTS - 1)
+_TOGETHER = 64
 _LAST = np.uint64(2**64 - 1)
 
 
@@ -72,46 +74,79 @@ def choose_columns(samples: Sequence[Words]) -> list[int]:
     return sorted(varied, key=lambda column: -distinct[column])[:MOST_COLUMNS]
 
 
-def sketch_words(
-    words: Words, samples: Sequence[Words], *, known: Sketch | None = None, changed: Collection[int] = ()
-) -> Sketch:
+def sketch_words(words: Words, samples: Sequence[Words]) -> Sketch:
     """Sketch a file, given a keyed word per value, ``words[column, record]``, and the words of a sample of records.
-
-    ``known`` is the sketch of a file that has the same words in all but the ``changed`` columns: what it counted of
-    the others is not counted again.
 
     >>> words = np.random.default_rng(1).integers(0, 2**63, (3, 500)).astype(np.uint64)
     >>> sketch = sketch_words(words, list(words))
     >>> sketch.records, sketch.cells.shape[1], bool((sketch.counts.sum(axis=1) == CELLS).all())
     (500, 192, True)
     """
-    records = words.shape[1]
-    chosen = _choose_views(samples) if len(samples) else []
-    chosen = chosen[: _VIEWS_IF_LARGE if records > _LARGE else len(chosen)]
-    views = np.full((len(chosen), WIDEST), -1, dtype=np.int64)
-    for row, view in enumerate(chosen):
-        views[row, : len(view)] = view
-    cells = np.full((len(chosen), CELLS), _LAST, dtype=np.uint64)
-    counts = np.zeros((len(chosen), CELLS), dtype=np.uint32)
-    ceilings = np.full(len(chosen), _LAST, dtype=np.uint64)
+    return sketch_blocks([words], words.shape[1], [Columns(samples, range(len(samples)))])[0]
 
-    rows = {} if known is None else {tuple(view[view >= 0].tolist()): row for row, view in enumerate(known.views)}
-    old = [rows.get(view, -1) if set(view).isdisjoint(changed) else -1 for view in chosen]
-    for row, place in enumerate(old):
-        if known is not None and place >= 0:
-            cells[row], counts[row], ceilings[row] = known.cells[place], known.counts[place], known.ceilings[place]
-    new = np.array([row for row, place in enumerate(old) if place < 0], dtype=np.int64)
 
-    def count(part: tuple[int, int]) -> None:
-        which = new[slice(*part)]
-        here = cells[which], counts[which], ceilings[which]  # copies, which the kernel fills
-        _count_views(words, views[which], *here)
-        cells[which], counts[which], ceilings[which] = here
+class Columns(NamedTuple):
+    """The columns of one of several files: the words of a sample of each, and its row in the blocks of words."""
 
-    work = min(len(split_runs(records * max(len(new), 1))), max(len(new), 1))
-    edges = [len(new) * place // work for place in range(work + 1)]
-    run_all(count, list(pairwise(edges)) if len(new) else [])
-    return Sketch(records, _group_nested(samples), views, cells, counts, ceilings)
+    samples: Sequence[Words]
+    rows: Sequence[int]
+
+
+def sketch_blocks(blocks: Iterable[Words], records: int, files: Sequence[Columns]) -> list[Sketch]:
+    """Sketch files of the same records, given their words in blocks, ``words[row, record]``.
+
+    Columns that files share are one row, and views of shared columns are counted once.
+    """
+    chosen = [_choose_views(file.samples) if len(file.samples) else [] for file in files]
+    chosen = [views[: _VIEWS_IF_LARGE if records > _LARGE else len(views)] for views in chosen]
+    in_rows = [[tuple(sorted(file.rows[c] for c in view)) for view in v] for file, v in zip(files, chosen, strict=True)]
+    place = {view: number for number, view in enumerate(dict.fromkeys(view for each in in_rows for view in each))}
+    counted = _Counted(_as_array(list(place)))
+    for words in blocks if place else ():
+        counted.add(words)
+    counted.finish()
+    found = []
+    for file, views, rows in zip(files, chosen, in_rows, strict=True):
+        own = np.array([place[view] for view in rows], dtype=np.int64)
+        kept = counted.cells[own], counted.counts[own], counted.ceilings[own]
+        found.append(Sketch(records, _group_nested(file.samples), _as_array(views), *kept))
+    return found
+
+
+def _as_array(views: Sequence[tuple[int, ...]]) -> npt.NDArray[np.int64]:
+    found = np.full((len(views), WIDEST), -1, dtype=np.int64)
+    for row, view in enumerate(views):
+        found[row, : len(view)] = view
+    return found
+
+
+class _Counted:
+    """The lowest cells of some views, counted block by block."""
+
+    def __init__(self, views: npt.NDArray[np.int64]) -> None:
+        self._views = views
+        self._table = np.zeros((len(views), _SLOTS), np.uint64)
+        self._number = np.zeros((len(views), _SLOTS), np.uint32)
+        self._used = np.zeros(len(views), np.int64)
+        self.ceilings = np.full(len(views), _LAST, dtype=np.uint64)
+        self.cells = np.full((len(views), CELLS), _LAST, dtype=np.uint64)
+        self.counts = np.zeros((len(views), CELLS), dtype=np.uint32)
+
+    def add(self, words: Words) -> None:
+        """Count some records, the views divided among threads."""
+
+        def count(part: tuple[int, int]) -> None:
+            own = slice(*part)
+            state = self._table[own], self._number[own], self._used[own], self.ceilings[own]
+            _count_views(words, self._views[own], *state)
+
+        parts = min(len(split_runs(words.shape[1] * len(self._views))), len(self._views))
+        run_all(count, list(pairwise(len(self._views) * place // parts for place in range(parts + 1))))
+
+    def finish(self) -> None:
+        """List the cells."""
+        if len(self._views):
+            _list_cells(self._table, self._number, self._used, self.ceilings, self.cells, self.counts)
 
 
 def _choose_views(samples: Sequence[Words]) -> list[tuple[int, ...]]:
@@ -197,18 +232,20 @@ def _count_distinct(words):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _count_views(words, views, cells, counts, ceilings):  # type: ignore[no-untyped-def]
+def _count_views(words, views, table, number, used, ceilings):  # type: ignore[no-untyped-def]
     """Count the lowest cells of each view, in chunks of records so that their words stay in the cache."""
-    table = np.zeros((views.shape[0], _SLOTS), np.uint64)
-    number = np.zeros((views.shape[0], _SLOTS), np.uint32)
-    used = np.zeros(views.shape[0], np.int64)
-    hashes = np.empty(_CHUNK, np.uint64)
+    hashes, low = np.empty(_CHUNK, np.uint64), np.empty(_TOGETHER, np.uint64)
     for start in range(0, words.shape[1], _CHUNK):
         part = hashes[: min(_CHUNK, words.shape[1] - start)]
         for view in range(views.shape[0]):
             _hash_cells(words, start, views[view], part)
-            used[view], ceilings[view] = _count_hashes(part, table[view], number[view], used[view], ceilings[view])
-    for view in range(views.shape[0]):
+            state = table[view], number[view], used[view], ceilings[view]
+            used[view], ceilings[view] = _count_hashes(part, low, *state)
+
+
+@njit(cache=True, nogil=True)
+def _list_cells(table, number, used, ceilings, cells, counts):  # type: ignore[no-untyped-def]
+    for view in range(used.size):
         used[view], ceilings[view] = _keep_lowest(table[view], number[view], used[view], ceilings[view])
         here = np.flatnonzero(table[view])
         order = here[np.argsort(table[view][here])]
@@ -234,19 +271,24 @@ def _hash_cells(words, start, view, out):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _count_hashes(hashes, table, number, used, ceiling):  # type: ignore[no-untyped-def]
-    for word in hashes:
-        if word >= ceiling:
-            continue
-        slot = (word >> np.uint64(1)) % np.uint64(_SLOTS)
-        while table[slot] != 0 and table[slot] != word:
-            slot = (slot + np.uint64(1)) % np.uint64(_SLOTS)
-        if table[slot] == 0:
-            table[slot] = word
-            used += 1
-        number[slot] += np.uint32(1)
-        if used > _SLOTS // 2:
-            used, ceiling = _keep_lowest(table, number, used, ceiling)
+def _count_hashes(hashes, low, table, number, used, ceiling):  # type: ignore[no-untyped-def]
+    for first in range(0, hashes.size, low.size):
+        some = 0
+        for word in hashes[first : first + low.size]:  # picked out first: which ones are low cannot be foreseen
+            low[some] = word
+            some += int(word < ceiling)
+        for word in low[:some]:
+            if word >= ceiling:
+                continue
+            slot = (word >> np.uint64(1)) & _LAST_SLOT
+            while table[slot] != 0 and table[slot] != word:
+                slot = (slot + np.uint64(1)) & _LAST_SLOT
+            if table[slot] == 0:
+                table[slot] = word
+                used += 1
+            number[slot] += np.uint32(1)
+            if used > _SLOTS // 2:
+                used, ceiling = _keep_lowest(table, number, used, ceiling)
     return used, ceiling
 
 
@@ -261,9 +303,9 @@ def _keep_lowest(table, number, used, ceiling):  # type: ignore[no-untyped-def]
     table[:] = 0
     number[:] = 0
     for place in order[:CELLS]:
-        slot = (words[place] >> np.uint64(1)) % np.uint64(_SLOTS)
+        slot = (words[place] >> np.uint64(1)) & _LAST_SLOT
         while table[slot] != 0:
-            slot = (slot + np.uint64(1)) % np.uint64(_SLOTS)
+            slot = (slot + np.uint64(1)) & _LAST_SLOT
         table[slot] = words[place]
         number[slot] = counts[place]
     return CELLS, words[order[CELLS]]

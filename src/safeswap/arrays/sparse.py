@@ -22,9 +22,11 @@ HALF = np.uint64(32)
 
 _FACTOR = np.uint64(MULTIPLIER)
 _ONE = np.uint64(1)
-_SORTING = 8  # in NumPy, sorting costs as much as so many passes
+_SORTING = 8  # passes that cost as much as sorting in NumPy
 _LARGEST_FIRST_TABLE = 1 << 14  # tables start small and grow: one cell may hold most records
-_FEW = 1 << 15  # with their table, this many codes fit the second-level cache
+_FEW = 1 << 16  # codes whose numbers have two bytes
+_CACHED = 1 << 15  # with their table, this many codes fit the second-level cache
+_AGAIN = 16  # more are worth a larger table if each has so many records on average: most then have a few frequent codes
 
 
 @njit(cache=True, nogil=True)
@@ -120,7 +122,7 @@ def number_keys(keys, names):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def number_few(codes, numbers, names, first, sizes):  # type: ignore[no-untyped-def]
-    """Number the codes in order of appearance and count them; return how many there are, -1 if ``names`` is too short.
+    """Number the codes in order of appearance and count them; return how many there are, -1 if they are too many.
 
     ``first`` receives the first record of each code. A slot holds a code beside its number + 1: one look at memory.
     """
@@ -135,7 +137,7 @@ def number_few(codes, numbers, names, first, sizes):  # type: ignore[no-untyped-
             numbers[i] = slots[slot, 1] - _ONE
             sizes[slots[slot, 1] - _ONE] += 1
         else:
-            if found == names.size:
+            if found == names.size or (found == _CACHED and i < _AGAIN * _CACHED):
                 return np.int64(-1)
             names[found], first[found], sizes[found], numbers[i] = code, i, 1, found
             found += _ONE

@@ -116,7 +116,7 @@ class ReleasePolicy(Stated):
 
     An attack is above its limit if all of its interval is: chance alone refuses no release.
 
-    >>> ReleasePolicy(limits={"linkage": 0.05}).allowed("linkage")
+    >>> ReleasePolicy(limits={"linkage": 0.05}).limit_of("linkage")
     0.05
     """
 
@@ -135,7 +135,7 @@ class ReleasePolicy(Stated):
         check_names(self.limits)
         return self
 
-    def allowed(self, attack: str) -> float | None:
+    def limit_of(self, attack: str) -> float | None:
         """Return the limit of an attack; None if it has none."""
         return self.limits.get(attack)
 
@@ -154,7 +154,7 @@ class ReleasePolicy(Stated):
 
     def judge(self, attacked: Attacked) -> tuple[Judged, ...]:
         """Return every outcome with its limit."""
-        return tuple(Judged(outcome=outcome, allowed=self.allowed(outcome.attack)) for outcome in attacked)
+        return tuple(Judged(outcome=outcome, allowed=self.limit_of(outcome.attack)) for outcome in attacked)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,6 +172,17 @@ class Judged:
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, for the audit record and reports."""
         return {**self.outcome.as_dict(), "allowed": self.allowed, "is_above": self.is_above}
+
+
+_STRONG = 0.5
+
+
+def list_unlimited(judged: Iterable[Judged]) -> list[str]:
+    """Remark on attacks without a limit that gain more than half of what there is to gain: no policy stops them."""
+    found = [each.outcome for each in judged if each.allowed is None]
+    strong = [each for each in found if each.is_telling and each.advantage >= _STRONG]
+    strong.sort(key=lambda each: -each.advantage)
+    return [f"{each.sentence} The policy has no limit for this attack ({each.attack})." for each in strong]
 
 
 def refuse_above(judged: Iterable[Judged], *, override: str = "") -> None:

@@ -17,8 +17,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from safeswap.charts.payload import NOTEBOOK, PAGE, map_payload, study_note
-from safeswap.charts.points import TABLE_MEASURES, Chosen, Points, StudyLike, points_of
+from safeswap.charts.points import (
+    NOTEBOOK,
+    PAGE,
+    TABLE_MEASURES,
+    Chosen,
+    Points,
+    StudyLike,
+    map_payload,
+    points_of,
+    study_note,
+)
 from safeswap.charts.scripts import chart_asset, chart_fragment, chart_page
 from safeswap.charts.theme import LIGHT, STYLE, png_of, shorten, svg_of
 from safeswap.model.text import plural

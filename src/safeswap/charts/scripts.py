@@ -11,13 +11,13 @@ parts are cut was tested in a browser for the versions in ``TRIED``, and no othe
 
 from __future__ import annotations
 
+import json
 import re
 from functools import cache
 from importlib.resources import files
 from itertools import pairwise
 from typing import Any
 
-from safeswap.charts.payload import as_json
 from safeswap.charts.theme import css_variables
 
 KINDS = frozenset({"scatter", "scattergl", "heatmap"})
@@ -178,3 +178,15 @@ def chart_body(view: str) -> str:
     True
     """
     return chart_asset(f"{view}_body.html")
+
+
+def as_json(values: Any) -> str:
+    """Encode JSON that is safe inside a script element: no ``<``, ``>`` or ``&``, no JavaScript line separator.
+
+    >>> print(as_json({"name": "</script><b>"}))
+    {"name":"\\u003c/script\\u003e\\u003cb\\u003e"}
+    """
+    text = json.dumps(values, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text

@@ -73,7 +73,7 @@ class Theme:
         if number <= 1:
             return [self.rates[1]] * number
         steps = [i * (len(self.rates) - 1) / (number - 1) for i in range(number)]
-        return [_between(self.rates, step) for step in steps]
+        return [_interpolate(self.rates, step) for step in steps]
 
 
 LIGHT = Theme(
@@ -102,7 +102,7 @@ DARK = Theme(
 )
 
 
-def _between(colours: tuple[str, ...], step: float) -> str:
+def _interpolate(colours: tuple[str, ...], step: float) -> str:
     low, high = list(pairwise(colours))[min(int(step), len(colours) - 2)]
     share = step - min(int(step), len(colours) - 2)
     parts = [(int(low[i : i + 2], 16), int(high[i : i + 2], 16)) for i in (1, 3, 5)]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from safeswap.cli.console import Console, escape, say_left_out, say_shared, score_table, small_tables, table
-from safeswap.cli.masking import JoinedFiles
+from safeswap.cli.mask import JoinedFiles
 from safeswap.cli.options import (
     OUTPUT,
     Force,
@@ -107,10 +107,11 @@ def assess(
     its schema with --masked-schema. A person file is joined with its file of households, if that is given.
     """
     from safeswap import workflow
+    from safeswap.workflow.masking import reading_alike
 
     options.require_both()
     options.check_on()
-    with console.steps(3) as steps:
+    with console.steps(3) as steps, reading_alike():
         steps.at("reading the original")
         persons = workflow.read(original, **reading)
         before = options.join(persons, options.households)
@@ -119,7 +120,8 @@ def assess(
         after = options.join(after, options.masked_households)
         steps.at("measuring")
         assessment = workflow.assess(before, after, **options.arguments())
-    console.say(score_table(assessment))
+    if console.is_read:
+        console.say(score_table(assessment))
     say_shared(console, assessment)
     say_left_out(console, assessment)
     if options.ways and (tables := small_tables(assessment, ways=options.ways)):
@@ -371,7 +373,7 @@ def _read(masked: Path, original: Path | None, options: AttackOptions, reading: 
     from safeswap.releases.manifest import MANIFEST
     from safeswap.workflow.masking import recall
 
-    def joined(persons: Path, households: Path | None) -> Microdata:
+    def read_joined(persons: Path, households: Path | None) -> Microdata:
         return options.join(workflow.read(persons, **reading), households)
 
     options.check_on()
@@ -380,13 +382,13 @@ def _read(masked: Path, original: Path | None, options: AttackOptions, reading: 
     if (masked / MANIFEST).is_file():
         if options.masked_households is not None:
             raise typer.BadParameter("a bundle has its own file of households: drop --masked-households")
-        return masked, None if original is None else joined(original, options.households), options.audit
+        return masked, None if original is None else read_joined(original, options.households), options.audit
     if original is None:
-        return joined(masked, options.masked_households), None, None
+        return read_joined(masked, options.masked_households), None, None
     households = options.require_both()
     if options.audit is not None:
         return recall(original, masked, audit=options.audit, households=households), None, None
-    return joined(masked, options.masked_households), joined(original, options.households), None
+    return read_joined(masked, options.masked_households), read_joined(original, options.households), None
 
 
 def _read_rules(path: Path | None) -> list[dict[str, Any]]:

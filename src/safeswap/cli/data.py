@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from safeswap.cli.console import Console, escape, table
-from safeswap.cli.masking import CONFIDENTIAL
+from safeswap.cli.mask import CONFIDENTIAL
 from safeswap.cli.options import (
     OUTPUT,
     REQUIRED,

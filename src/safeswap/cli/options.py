@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 def warn_of_losses(console: Console, data: Masked | Microdata, output: Path) -> None:
     """Print what the format of a written file does not keep of the description of the data."""
-    from safeswap.files.labelled import list_losses
+    from safeswap.files.write import list_losses
 
     for what in list_losses(data, output.suffix):
         console.warn(f"! not preserved in the file: {escape(what)}")
@@ -178,7 +178,7 @@ def reading_options(function: Callable[..., None]) -> Callable[..., None]:
         found = {name: value for name, value in stated.items() if value is not None}
         limits = {name: found.pop(name) for name in list(found) if name.startswith("max_")}
         if limits:
-            from safeswap.files.sources import Limits
+            from safeswap.files.formats import Limits
 
             found["limits"] = Limits(**limits)
         return found

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from safeswap.cli.console import Console, escape, table
-from safeswap.cli.masking import CONFIDENTIAL, HOUSEHOLDS
+from safeswap.cli.mask import CONFIDENTIAL, HOUSEHOLDS
 from safeswap.cli.options import OUTPUT, RANDOMNESS, KeyFile, check_outputs, command, make_group, reading_options
 from safeswap.errors import SpecError
 from safeswap.model.text import plural
@@ -56,7 +56,7 @@ def init(
     evidence: check it, correct it, and remove the question mark. Nothing is overwritten.
     """
     from safeswap.files.atomic import PRIVATE_DIRECTORY
-    from safeswap.files.sources import existing_file
+    from safeswap.files.formats import existing_file
     from safeswap.projects.project import Project
     from safeswap.workflow.project_status import PROJECT
 

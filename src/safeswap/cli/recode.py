@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from safeswap.cli.console import Console, escape, table
-from safeswap.cli.masking import CONFIDENTIAL, AuditDirectory, ReportFile
+from safeswap.cli.mask import CONFIDENTIAL, AuditDirectory, ReportFile
 from safeswap.cli.options import (
     OUTPUT,
     Force,

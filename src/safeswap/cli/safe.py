@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from safeswap.cli.console import Console, escape, table
-from safeswap.cli.masking import CONFIDENTIAL, ON_DISK, MaskingOptions, ReportFile, mask_by
+from safeswap.cli.mask import CONFIDENTIAL, ON_DISK, MaskingOptions, ReportFile, mask_by
 from safeswap.cli.options import (
     OUTPUT,
     Force,

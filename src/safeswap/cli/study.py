@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from safeswap.model.microdata import Microdata
     from safeswap.studies.choice import Choice
-    from safeswap.studies.files import CheckpointDirectory
+    from safeswap.studies.run import CheckpointDirectory
     from safeswap.studies.study import Study
 
 MOST_ROWS = 40
@@ -98,7 +98,7 @@ def frontier_rows(study: Study) -> list[dict[str, Any]]:
     """Return the frontier: of the specifications' means if there are replicates, else of the candidates."""
     import numpy as np
 
-    from safeswap.arrays.dominance import find_undominated
+    from safeswap.model.study import find_undominated
 
     summary = study.summary()
     risk, distortion = (summary.column(f"{axis}_mean").to_numpy() for axis in ("risk", "distortion"))
@@ -388,7 +388,7 @@ def _describe_size(spec: StudySpec, total: int, search: int | None) -> str:
 
 def _checkpoint(output: Path, *, resume: bool, force: bool) -> CheckpointDirectory:
     """Return the checkpoint, beside the output, in which finished blocks are kept."""
-    from safeswap.studies.files import CheckpointDirectory
+    from safeswap.studies.run import CheckpointDirectory
 
     place = output.with_name(f"{output.name}.unfinished")
     if resume and not place.is_dir():

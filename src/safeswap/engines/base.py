@@ -16,19 +16,16 @@ from math import prod
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from safeswap.arrays import cells, keyed, matching, sparse
+from safeswap.arrays import cells, matching, sparse
 from safeswap.arrays.cells import CellSet
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Counts, Flags, Int64s, Integers, Rows, UInt64s, Words
 from safeswap.errors import EngineError
-from safeswap.model.columns import is_bytes
 from safeswap.model.microdata import Microdata
-from safeswap.model.plan import Plan
 from safeswap.model.schema import Schema
-from safeswap.model.spec import Targeting
+from safeswap.model.spec import Plan, Targeting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -460,44 +457,3 @@ def number_labels(labels: Int64s) -> Int64s:
         return np.unique(labels, axis=0, return_inverse=True)[1].ravel().astype(np.int64)
     packed, _ = cells.pack([(column - low).view(np.uint64) for column, low in zip(labels.T, least, strict=True)], sizes)
     return sparse.rank_codes(packed.astype(np.uint64))[0].view(np.int64)
-
-
-def record_identity(data: Microdata, identity_key: bytes) -> npt.NDArray[np.int64] | Words:
-    """Return integers, or blocks, one per record. Without an identifier a record is known by its position."""
-    attribute = data.schema.identifier
-    if attribute is None:
-        return np.arange(len(data), dtype=np.int64)
-    return column_identity(data.table.column(attribute.name), identity_key)
-
-
-def column_identity(column: pa.ChunkedArray, identity_key: bytes) -> npt.NDArray[np.int64] | Words:
-    """Return integers, or blocks, one per value, independent of the part of the column it is in.
-
-    >>> column_identity(pa.chunked_array([[7, 8]]), bytes(32)).tolist()
-    [7, 8]
-    """
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    if pa.types.is_integer(column.type) and column.type != pa.uint64():
-        values: npt.NDArray[np.int64] = column.to_numpy().astype(np.int64, copy=False)
-        return np.ascontiguousarray(values)
-    return _text_blocks(column, identity_key)
-
-
-def column_blocks(column: pa.Array, identity_key: bytes) -> Words:
-    """Return blocks throughout, whatever the type of the column."""
-    identity: Any = column_identity(pa.chunked_array([column]), identity_key)
-    return keyed.integer_blocks(identity) if identity.ndim == 1 else identity
-
-
-def _text_blocks(column: pa.ChunkedArray, identity_key: bytes) -> Words:
-    # Bytes need not be text and are used as they are. Everything else is identified by its printed form.
-    text = column.cast(pa.large_binary() if is_bytes(column.type) else pa.large_string())
-    parts = []
-    for chunk in text.chunks:
-        _, offsets, data = chunk.buffers()
-        start = chunk.offset
-        positions = np.frombuffer(offsets, dtype=np.int64)[start : start + len(chunk) + 1]
-        characters = np.frombuffer(data, dtype=np.uint8) if data is not None else np.zeros(0, dtype=np.uint8)
-        parts.append(keyed.text_blocks(positions, characters, identity_key))
-    return np.concatenate(parts) if parts else np.zeros((0, 2), dtype=np.uint64)

@@ -36,11 +36,10 @@ from safeswap.engines.base import (
     Table,
     find_kept,
     prefix_share,
-    record_identity,
 )
 from safeswap.errors import InternalError
 from safeswap.model.key import Key
-from safeswap.model.microdata import Coded, Microdata, drop_signed_zero, signed_zeros
+from safeswap.model.microdata import Coded, Microdata, drop_signed_zero, record_identity, signed_zeros
 from safeswap.model.spec import Targeting
 
 _WHOLE_FILE = 100_000
@@ -96,13 +95,13 @@ class MemoryRecords:
 
     def _count(self, names: Names) -> Cells:
         codes, sizes = self.data.coded_columns(names)
-        labels, counts = _occupied(codes, sizes)
+        labels, counts = _count_occupied(codes, sizes)
         values = [_decode(self.data.coded(name), labels[:, i]) for i, name in enumerate(names)]
         return Cells(names=names, codes=labels, counts=counts, values=pa.table(values, names=list(names)))
 
     def classes(self, constraint: Constraint) -> Classes:
         """Count the records by stratum and coordinates."""
-        labels, counts = _occupied(*_labels(self.data, constraint, None))
+        labels, counts = _count_occupied(*_labels(self.data, constraint, None))
         return Classes(strata=labels[:, 0], coordinates=labels[:, 1:], counts=counts)
 
     def pair(self, request: PairRequest) -> Rows:
@@ -332,7 +331,7 @@ def _decode(coded: Coded, codes: Int64s) -> pa.Array:
     return coded.levels.take(pa.array(codes, mask=missing if missing.any() else None))
 
 
-def _occupied(codes: Sequence[Codes], sizes: Sequence[int]) -> tuple[Int64s, Counts]:
+def _count_occupied(codes: Sequence[Codes], sizes: Sequence[int]) -> tuple[Int64s, Counts]:
     """Return the occurring combinations of codes, a row each, sorted by the first column, and their counts."""
     if prod(sizes) <= cells.MOST_CELLS:
         counted = cells.count_cells(codes, sizes)

@@ -25,9 +25,9 @@ from safeswap.arrays import keyed
 from safeswap.arrays.cells import JointCounts
 from safeswap.arrays.compiled import njit
 from safeswap.arrays.types import Counts, Flags, Int64s, Words
-from safeswap.engines.base import column_blocks
 from safeswap.errors import InternalError, OutputError
 from safeswap.model.columns import aligned_columns, flag_changes
+from safeswap.model.microdata import column_blocks
 
 # Compiled counting of cells, each identified by two random words, in a hash table that grows on request.
 #

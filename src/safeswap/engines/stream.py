@@ -14,8 +14,8 @@ import pyarrow as pa
 from safeswap.arrays import cells, keyed
 from safeswap.arrays.integer_codes import IntegerCodes
 from safeswap.arrays.types import Int32s, Rows, UInt32s, Words
-from safeswap.engines.base import Classes, Constraint, column_blocks, number_labels
-from safeswap.model.microdata import drop_signed_zero, signed_zeros
+from safeswap.engines.base import Classes, Constraint, number_labels
+from safeswap.model.microdata import column_blocks, drop_signed_zero, signed_zeros
 from safeswap.model.schema import Schema
 
 # Known values of a column, each with its place, so that a batch costs no more than it holds: areas of a country are too
@@ -197,7 +197,6 @@ class LevelCoder:
     def __init__(self) -> None:
         self._known: KnownLevels | None = None
         self._is_half = False
-        self.has_missing = False
 
     @property
     def levels(self) -> pa.Array | None:
@@ -205,11 +204,6 @@ class LevelCoder:
         if self._known is None:
             return None
         return self._known.levels.view(pa.float16()) if self._is_half else self._known.levels
-
-    @property
-    def distinct(self) -> int:
-        """The number of distinct values met, missing counted as one."""
-        return self.bound - 1 + self.has_missing
 
     @property
     def bound(self) -> int:
@@ -222,13 +216,11 @@ class LevelCoder:
             column = column.cast(pa.string())
         self._is_half = pa.types.is_float16(column.type)
         column = column.view(pa.uint16()) if self._is_half else column  # Arrow does not unify half floats
-        self.has_missing |= bool(column.null_count)
         if pa.types.is_integer(column.type):
             return self._code_integers(column)
         encoded = _encode(column)
         indices = encoded.indices
         if indices.null_count:
-            self.has_missing = True
             indices = indices.fill_null(len(encoded.dictionary))
         of_entry = np.append(self._codes_of(encoded.dictionary), np.uint32(MISSING))
         codes: UInt32s = of_entry[indices.to_numpy(zero_copy_only=False)]
@@ -283,24 +275,24 @@ class RecordStream:
         self.source = source
         self.schema = schema
         self.coders: dict[str, LevelCoder] = {}
-        self._seen: set[str] = set()
 
     def __len__(self) -> int:
         return len(self.source)
 
     def is_constant(self, name: str) -> bool:
-        """Return True if all records have the same value of an attribute."""
-        if name not in self._seen:
-            for _ in self.coded((name,)):
-                pass
-        return self.coders[name].distinct < 2
+        """Return True if all records have the same value of an attribute; unused levels do not matter."""
+        met: set[int] = set()
+        for _, (codes,) in self.coded((name,)):
+            met.update((int(codes.min()), int(codes.max())))
+            if len(met) > 1:  # most often the first batch tells
+                return False
+        return True
 
     def coded(self, names: Sequence[str]) -> Iterator[tuple[int, list[UInt32s]]]:
         """Yield the codes of some columns in batches."""
         coders = [self.coder(name) for name in names]
         for start, batch in self.source.batches(names, rows=rows_per_batch(len(names))):
             yield start, [coder.codes(column) for coder, column in zip(coders, batch.columns, strict=True)]
-        self._seen.update(names)
 
     def draw_batches(
         self, names: Sequence[str], *, draw_key: bytes, identity_key: bytes

@@ -2,8 +2,7 @@
 
 ===============  =============================================================================
 ``read``         ``read``: any file or dataframe to microdata
-``formats``      ``FORMATS``: one row per format, from which reading and writing are derived
-``sources``      ``format_of``, ``Limits``: the format of a file, bounds on its size
+``formats``      ``FORMATS``: one row per format; ``format_of`` a file, ``Limits`` on its size
 ``describe``     ``describe``: attributes, levels and small cells, no record
 ``infer``        ``infer_schema``: guess what the columns are
 ``schema_file``  ``read_schema``, ``write_schema``: a schema as TOML

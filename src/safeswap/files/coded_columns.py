@@ -105,7 +105,8 @@ def equals_codes(files: ParquetFiles, name: str, coded: Coded) -> bool:
 
 def as_column(coded: Coded) -> pa.ChunkedArray:
     """Return codes and levels as an Arrow column without copying; there must be no missing value."""
-    return pa.chunked_array([pa.DictionaryArray.from_arrays(pa.array(coded.codes), coded.levels)])
+    # Codes number levels by construction: checking that again takes as long as a scan of the column.
+    return pa.chunked_array([pa.DictionaryArray.from_arrays(pa.array(coded.codes), coded.levels, safe=False)])
 
 
 class _CannotCode(Exception):  # noqa: N818  (not an error: the column is then read as a whole)
@@ -116,7 +117,7 @@ def _code_integers(files: ParquetFiles, name: str, *, known: pa.Array | None) ->
     from safeswap.arrays.integer_codes import IntegerCodes
 
     kind = files.schema.field(name).type
-    numbers = IntegerCodes(None if known is None else known.to_numpy())
+    numbers = IntegerCodes(None if known is None else known.to_numpy(), most=len(files))
     codes = _Growing(len(files))
     out = np.empty(_BATCH, np.uint8 if kind.bit_width == 8 else np.uint32)
     for start, batch in files.batches([name], rows=_BATCH):
@@ -128,7 +129,8 @@ def _code_integers(files: ParquetFiles, name: str, *, known: pa.Array | None) ->
         if known is not None and not np.array_equal(numbers.levels[found], values):
             raise InternalError("a column was encoded incorrectly", code="coding", column=name)
         codes.room(start, len(found), len(numbers.levels))[:] = found
-    return Coded(codes.array, pa.array(numbers.levels.astype(kind.to_pandas_dtype()), type=kind), has_missing=False)
+    levels = numbers.take_levels().astype(kind.to_pandas_dtype(), copy=False)
+    return Coded(codes.array, pa.array(levels, type=kind), has_missing=False)
 
 
 def _code_dictionaries(files: ParquetFiles, name: str, *, known: pa.Array | None) -> Coded:

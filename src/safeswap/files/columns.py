@@ -14,8 +14,8 @@ _MANY_RECORDS = 1_000_000
 _RUN = 1 << 16
 
 
-def normalise_table(table: pa.Table, *, file: str = "") -> pa.Table:
-    """Return the table with distinct names, flat columns, valid text, and no metadata.
+def normalise_table(table: pa.Table, *, file: str = "", is_valid: bool = False) -> pa.Table:
+    """Return the table with distinct names, flat columns, valid text (unless that is known), and no metadata.
 
     Types that few functions of Arrow support (views, run-end encoding, extensions) become their plain counterparts; the
     values stay as they are. Metadata are dropped: they may contain anything, such as an index or unused categories.
@@ -27,7 +27,7 @@ def normalise_table(table: pa.Table, *, file: str = "") -> pa.Table:
     _check_names(table.column_names, file)
     columns = []
     for name, column in zip(table.column_names, table.columns, strict=True):
-        plain = _as_plain(_unwrap_extension(column), name, file)
+        plain = _as_plain(_unwrap_extension(column), name, file, is_valid=is_valid)
         columns.append(share_dictionary(plain))
     fields = [pa.field(name, column.type) for name, column in zip(table.column_names, columns, strict=True)]
     return pa.table(columns, schema=pa.schema(fields))
@@ -70,7 +70,7 @@ def _unwrap_extension(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array(parts, type=kind)
 
 
-def _as_plain(column: pa.ChunkedArray, name: str, file: str) -> pa.ChunkedArray:
+def _as_plain(column: pa.ChunkedArray, name: str, file: str, *, is_valid: bool) -> pa.ChunkedArray:
     kind = column.type
     wrapped = pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind)
     if pa.types.is_nested(kind.value_type if wrapped else kind):
@@ -81,7 +81,8 @@ def _as_plain(column: pa.ChunkedArray, name: str, file: str) -> pa.ChunkedArray:
             column=name,
             **({"file": file} if file else {}),
         )
-    _check_content(column, name, file)
+    if not is_valid:
+        _check_content(column, name, file)
     if pa.types.is_run_end_encoded(kind):
         runs = [pc.run_end_decode(chunk) for chunk in column.chunks]
         return pa.chunked_array(runs, type=kind.value_type)

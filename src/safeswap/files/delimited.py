@@ -8,24 +8,35 @@ decimal point: everything that calculates expects one.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from safeswap.arrays.compiled import is_worth_compiling, njit
+from safeswap.arrays.keyed import word_at
 from safeswap.errors import InputError, SpecError
-from safeswap.files.dialect import Layout, find_layout
-from safeswap.files.encoding import Dialect, Text, find_fault, lines_of_records, open_text
-from safeswap.files.sources import Limits
+from safeswap.files.encoding import Dialect, Layout, Text, find_fault, find_layout, lines_of_records, open_text
+from safeswap.files.formats import Limits
+from safeswap.model.columns import replace_values
+from safeswap.model.microdata import share_dictionary
 
 _BLOCK = 4 * 2**20
 _LARGEST_BLOCK = 2**31 - 1
-_COMMA_NUMBER = r"^[+-]?[0-9]*,[0-9]+$"
+_COMMA_NUMBER = r"^[+-]?[0-9]*,[0-9]+(?:[eE][+-]?[0-9]+)?$"
 _REPEATING = 0.6  # a column counts as categories when at most this share of the sampled values is new
+
+
+_State: TypeAlias = tuple[int, int, int]
+"""What a file that was modified has not kept."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,20 +82,40 @@ def read_delimited(
     quoting = quoting_of(text, layout.dialect)
     if quoting is Quoting.UNUSUAL:
         find_fault(text, layout.dialect, columns=len(layout.names))
-    table = _parse(text, layout, block_bytes, quoting)
+    is_plain = quoting is Quoting.ABSENT and decimal != ","
+    table = _read_alike(text, layout) if is_plain else None
+    if table is None:
+        table = _parse(text, layout, block_bytes, quoting)
+        table = pa.table([share_dictionary(column) for column in table.columns], names=table.column_names)
     limits.check(file=str(path), records=table.num_rows)
-    return Delimited(table=_with_points(table) if decimal == "," else table, text=text, layout=layout)
+    found = Delimited(table=_with_points(table) if decimal == "," else table, text=text, layout=layout)
+    if is_plain and (files := _FILES.get()) is not None:
+        files.append((found, _state_of(text)))
+    return found
 
 
 def has_decimal_commas(texts: pa.Array) -> bool:
     """Return whether some texts are numbers with a decimal comma, and no other text has a comma.
 
-    >>> has_decimal_commas(pa.array(["1,5", "-,25", "7", "none", None])), has_decimal_commas(pa.array(["1,5", "1,5,7"]))
+    >>> (
+    ...     has_decimal_commas(pa.array(["1,5E3", "-,25", "7", "none", None])),
+    ...     has_decimal_commas(pa.array(["1,5", "1,5,7"])),
+    ... )
     (True, False)
     """
     with_comma = pc.match_substring(texts, ",")
     found = texts.filter(with_comma)
     return len(found) > 0 and bool(pc.all(pc.match_substring_regex(found, _COMMA_NUMBER)).as_py())
+
+
+def convert_codes(codes: Sequence[str]) -> tuple[str, ...]:
+    """Return the codes, and those that are numbers with a decimal comma as they are after reading.
+
+    >>> convert_codes(["99,9", "none"])
+    ('99,9', 'none', '99.9')
+    """
+    converted = (code.replace(",", ".") for code in codes if re.fullmatch(_COMMA_NUMBER, code))
+    return tuple(dict.fromkeys((*codes, *converted)))
 
 
 def _with_points(table: pa.Table) -> pa.Table:
@@ -104,6 +135,183 @@ def _replace_commas(column: pa.ChunkedArray) -> pa.ChunkedArray:
     # Coded again: "1,5" and "1.5" become one level.
     levels = [pc.replace_substring(chunk.dictionary, ",", ".").take(chunk.indices) for chunk in column.chunks]
     return pa.chunked_array(levels, pa.string()).dictionary_encode()
+
+
+_FILES: ContextVar[list[tuple[Delimited, _State]] | None] = ContextVar("files", default=None)
+"""The files that were read in the block of :func:`reading_alike`."""
+
+_WINDOW = 1 << 20  # bytes of each of two files that are compared at a time: they fit the cache
+_MOST_CHANGED = 0.5  # values per record: with more the file is parsed
+
+
+@contextmanager
+def reading_alike() -> Iterator[None]:
+    """Within the block, parse only what differs of a large file from one with the same columns that was read before.
+
+    A masked file has most bytes from its original. Fields with the same bytes, at the same place of files that have no
+    quotes, have the same value; the columns in which nothing differs are then the same memory.
+    """
+    token = _FILES.set([])
+    try:
+        yield
+    finally:
+        _FILES.reset(token)
+
+
+def _state_of(text: Text) -> _State:
+    found = text.file.stat()
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _read_alike(text: Text, layout: Layout) -> pa.Table | None:
+    """Return the table of a file by its differences from an earlier one; None if there is none that is alike."""
+    if len(layout.names) < 2 or not is_worth_compiling(text.file.stat().st_size):
+        return None
+    for known, state in _FILES.get() or ():
+        is_same_layout = (known.layout.names, known.layout.dialect) == (layout.names, layout.dialect)
+        if is_same_layout and state == _state_of(known.text) and known.table.num_rows:
+            differences = _Differences.between(known, text, layout)
+            return None if differences is None else differences.apply(known.table)
+    return None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Differences:
+    """The fields of a file that differ from another: their rows, their columns, and their texts."""
+
+    rows: np.ndarray[tuple[int], np.dtype[np.int64]]
+    columns: np.ndarray[tuple[int], np.dtype[np.int16]]
+    texts: pa.Array
+
+    @classmethod
+    def between(cls, known: Delimited, text: Text, layout: Layout) -> _Differences | None:
+        """Compare a file with one that was parsed; None if their lines do not correspond, or differ in too much."""
+        most = int(_MOST_CHANGED * known.table.num_rows) + 1
+        rows, columns, ends = np.empty(most, np.int64), np.empty(most, np.int16), np.zeros(most + 1, np.int64)
+        content = np.empty(_WINDOW, np.uint8)
+        at = np.zeros(5, np.int64)  # as in the kernel
+        rest = [b"", b""]
+        with known.text.open() as one, text.open() as other:
+            for stream, start in ((one, known.layout.header_bytes), (other, layout.header_bytes)):
+                stream.seek(start, os.SEEK_CUR)
+            while True:
+                more = [s.read(_WINDOW - len(r)) for s, r in zip((one, other), rest, strict=True)]
+                if any(b"\r" in part for part in more):  # a line end for the parser
+                    return None
+                both = [before + part for before, part in zip(rest, more, strict=True)]
+                if not any(more):
+                    break
+                at[:2] = 0
+                sides = [np.frombuffer(side, np.uint8) for side in both]
+                comma = ord(layout.dialect.delimiter)
+                if not _compare_lines(sides[0], sides[1], comma, at, rows, columns, ends, content):
+                    return None
+                if content.size - ends[at[3]] < _WINDOW:
+                    content = np.append(content, np.empty_like(content))
+                rest = [side[place:] for side, place in zip(both, at[:2].tolist(), strict=True)]
+        number = int(at[3])
+        if any(both) or at[2] != known.table.num_rows:  # a last line without its end, or blank lines
+            return None
+        buffers = [None, pa.py_buffer(ends[: number + 1]), pa.py_buffer(content[: ends[number]])]
+        texts = pa.Array.from_buffers(pa.large_string(), number, buffers)
+        texts = pc.if_else(pa.array(ends[1 : number + 1] > ends[:number]), texts, pa.scalar(None, pa.large_string()))
+        return cls(rows=rows[:number], columns=columns[:number], texts=texts)
+
+    def apply(self, table: pa.Table) -> pa.Table:
+        """Return the table with the values that differ."""
+        for place in np.unique(self.columns).tolist():
+            which = np.flatnonzero(self.columns == place)
+            values = self.texts.take(pa.array(which)).cast(pa.string())
+            replace = _replace_categories if pa.types.is_dictionary(table.column(place).type) else replace_values
+            column = replace(table.column(place), self.rows[which], values)
+            table = table.set_column(place, table.column_names[place], column)
+        return table
+
+
+def _replace_categories(
+    column: pa.ChunkedArray, rows: np.ndarray[tuple[int], np.dtype[np.int64]], values: pa.Array
+) -> pa.ChunkedArray:
+    """Return a column of categories with other values in some rows; its levels as they appear, as the parser has them.
+
+    >>> column = pa.chunked_array([["a", "b"], ["b", None]]).dictionary_encode().unify_dictionaries()
+    >>> found = _replace_categories(column, np.array([0, 3]), pa.array(["c", "a"])).chunk(0)
+    >>> found.dictionary.to_pylist(), found.indices.to_pylist()
+    (['c', 'b', 'a'], [0, 1, 1, 2])
+    """
+    new = values.dictionary_encode()
+    levels = column.chunk(0).dictionary
+    unknown = new.dictionary.filter(pc.invert(pc.is_in(new.dictionary, value_set=levels)))
+    levels = pa.concat_arrays([levels, unknown])
+    missing = len(levels)
+    codes = np.concatenate([chunk.indices.fill_null(missing).to_numpy() for chunk in column.chunks])
+    place = pc.index_in(new.dictionary, value_set=levels)
+    codes[rows] = place.take(new.indices).fill_null(missing).to_numpy()
+    first = np.full(missing + 1, len(codes), dtype=np.int64)
+    first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
+    order = np.argsort(first[:missing], kind="stable")[: np.count_nonzero(first[:missing] < len(codes))]
+    number = np.zeros(missing + 1, dtype=np.int32)
+    number[order] = np.arange(len(order))
+    indices = pa.array(number[codes], mask=codes == missing if first[missing] < len(codes) else None)
+    return pa.chunked_array([pa.DictionaryArray.from_arrays(indices, levels.take(pa.array(order)))])
+
+
+@njit(cache=True, nogil=True)
+def _compare_lines(one, other, delimiter, at, rows, columns, ends, content):  # type: ignore[no-untyped-def]
+    """Note the fields in which lines of two files differ; return False if the lines do not correspond.
+
+    ``at`` has the places up to which whole lines were compared, in both, and the numbers of lines, of differing fields,
+    and of those in the line that is incomplete, which is compared again when there is more of it.
+    """
+    line, line2 = at[0], at[1]  # the starts of the line
+    place, place2 = line, line2
+    found = at[3]
+    while True:
+        most = min(one.size - place, other.size - place2)
+        same = 0
+        while same + 8 <= most:
+            if word_at(one, place + same) != word_at(other, place2 + same):
+                break
+            same += 8
+        while same < most and one[place + same] == other[place2 + same]:
+            same += 1
+        lines = 0
+        for k in range(place, place + same):
+            lines += one[k] == 10
+        if lines:
+            last = place + same - 1
+            while one[last] != 10:
+                last -= 1
+            line, line2 = last + 1, place2 + last + 1 - place
+            at[2] += lines
+            at[3] = found
+        at[0], at[1] = line, line2
+        if same == most:
+            return True
+        start = place + same
+        while start > line and one[start - 1] != delimiter:
+            start -= 1
+        column = 0
+        for k in range(line, start):
+            column += one[k] == delimiter
+        end, end2 = place + same, place2 + same
+        while end < one.size and one[end] != delimiter and one[end] != 10:
+            end += 1
+        while end2 < other.size and other[end2] != delimiter and other[end2] != 10:
+            end2 += 1
+        if end == one.size or end2 == other.size:
+            return True
+        if one[end] != other[end2] or found == rows.size:
+            return False
+        rows[found], columns[found] = at[2], column
+        first = place2 + start - place
+        size = end2 - first
+        if ends[found] + size > content.size:
+            return False
+        for k in range(size):
+            content[ends[found] + k] = other[first + k]
+        ends[found + 1] = ends[found] + size
+        found += 1
+        place, place2 = end, end2
 
 
 class Quoting(Enum):

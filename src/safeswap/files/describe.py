@@ -19,8 +19,8 @@ from safeswap.arrays.types import Flags
 from safeswap.errors import SpecError
 from safeswap.files.columns import distinct_count
 from safeswap.files.delimited import has_decimal_commas
+from safeswap.files.identifiers import numbers_persons
 from safeswap.files.infer import MISSING_MARKS
-from safeswap.files.numbering import numbers_persons
 from safeswap.model.checked import check_types
 from safeswap.model.dates import is_text
 from safeswap.model.geography import check_nesting, geography_levels, is_nested

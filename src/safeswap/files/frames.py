@@ -36,7 +36,7 @@ class Native(Protocol):
         """Return a frame of this type."""
         ...
 
-    def changed(self, frame: Any, taken: Mapping[int, Rows], replaced: Mapping[int, pa.ChunkedArray]) -> Any:
+    def change_columns(self, frame: Any, taken: Mapping[int, Rows], replaced: Mapping[int, pa.ChunkedArray]) -> Any:
         """Return a copy with the columns at some positions reordered, and those at others replaced."""
         ...
 
@@ -53,7 +53,7 @@ class _Arrow:
     def from_arrow(self, table: pa.Table) -> Any:
         return table
 
-    def changed(self, frame: Any, taken: Mapping[int, Rows], replaced: Mapping[int, pa.ChunkedArray]) -> Any:
+    def change_columns(self, frame: Any, taken: Mapping[int, Rows], replaced: Mapping[int, pa.ChunkedArray]) -> Any:
         table = self.to_arrow(frame)
         for position, rows in taken.items():
             table = table.set_column(position, table.field(position), _take(table.column(position), rows))
@@ -106,7 +106,7 @@ class _Pandas:
     def from_arrow(self, table: pa.Table) -> Any:
         return table.to_pandas()
 
-    def changed(self, frame: Any, taken: Mapping[int, Rows], replaced: Mapping[int, pa.ChunkedArray]) -> Any:
+    def change_columns(self, frame: Any, taken: Mapping[int, Rows], replaced: Mapping[int, pa.ChunkedArray]) -> Any:
         import pandas as pd
 
         result = frame.copy(deep=False)
@@ -151,7 +151,7 @@ class _Polars:
 
         return pl.DataFrame(pl.from_arrow(table))
 
-    def changed(self, frame: Any, taken: Mapping[int, Rows], replaced: Mapping[int, pa.ChunkedArray]) -> Any:
+    def change_columns(self, frame: Any, taken: Mapping[int, Rows], replaced: Mapping[int, pa.ChunkedArray]) -> Any:
         import polars as pl
 
         columns = list(frame.get_columns())
@@ -181,7 +181,7 @@ class _Other:
     def from_arrow(self, table: pa.Table) -> Any:
         return table
 
-    def changed(self, frame: Any, taken: Mapping[int, Rows], replaced: Mapping[int, pa.ChunkedArray]) -> Any:
+    def change_columns(self, frame: Any, taken: Mapping[int, Rows], replaced: Mapping[int, pa.ChunkedArray]) -> Any:
         import narwhals as nw
 
         wrapped = nw.from_native(frame, eager_only=True)
@@ -262,7 +262,7 @@ def to_frame(data: Masked | Microdata, *, like: Any = None) -> Any:
         if name not in taken and not _is_same(before.column(position), after.table.column(position))
     }
     positions = {after.attributes.index(name): source for name, source in taken.items()}
-    return _rewrap(wanted.changed(own, positions, replaced), origin)
+    return _rewrap(wanted.change_columns(own, positions, replaced), origin)
 
 
 def to_frame_like(table: pa.Table, data: Microdata) -> Any:

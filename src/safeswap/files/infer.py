@@ -7,7 +7,7 @@ Each column is examined in a sample of at most 100,000 records, ten runs spread 
    successive whole numbers in any order, each once.
 2. *date*: all values are dates: by type, timestamps at midnight without a zone, or texts ``YYYY-MM-DD``.
 3. *household*: the name says so (``hhid``, ``household``…) and values repeat, or it numbers households by its
-   structure (:mod:`safeswap.files.numbering`).
+   structure (:mod:`safeswap.files.identifiers`).
 4. *weight*: the name says so (``weight``, ``wgt``, ``fnlwgt``…) and all values are numbers of at least 0.
 5. *geography*: the name says so (``state``, ``county``, ``nuts3``…) and the values are not fractions.
 6. *ordinal*: ordered categories of a dataframe; or few texts, all of them numbers, ranges or bounds (``<25``,
@@ -38,8 +38,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from safeswap.errors import InputError, SpecError
-from safeswap.files.identifiers import Lines, describe_positions, find_missing, is_unique, positions_of
-from safeswap.files.numbering import counts_records, numbers_households, numbers_persons
+from safeswap.files.identifiers import (
+    Lines,
+    counts_records,
+    describe_positions,
+    find_missing,
+    is_unique,
+    numbers_households,
+    numbers_persons,
+    positions_of,
+)
 from safeswap.model.checked import check_types
 from safeswap.model.dates import ISO_DATE, is_date_format, to_days
 from safeswap.model.households import find_household_attributes, mark_household_attributes

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from safeswap.errors import InputError, SpecError
 from safeswap.files.atomic import PRIVATE_FILE, atomic_write
-from safeswap.files.sources import unreadable_error
+from safeswap.files.formats import unreadable_error
 from safeswap.model.key import KEY_BYTES, Key
 
 PREFIX = "safeswap-key-1:"

@@ -23,11 +23,10 @@ import pyarrow.compute as pc
 from safeswap.errors import InputError, OutputError
 from safeswap.files.atomic import PRIVATE_FILE, atomic_write
 from safeswap.files.columns import refuse_nul
-from safeswap.files.formats import Format, Package, list_writable
-from safeswap.files.sources import Limits, corrupt_error
-from safeswap.files.write import Writable, as_table
+from safeswap.files.formats import Format, Limits, Package, corrupt_error
+from safeswap.files.write import Writable, as_table, schema_of
 from safeswap.model.dates import Clock, Program, clock_for, clock_of, is_date_format, to_days
-from safeswap.model.microdata import Microdata, code_column
+from safeswap.model.microdata import code_column
 from safeswap.model.schema import Attribute, Kind, Schema, level_texts
 from safeswap.model.text import plural
 
@@ -214,7 +213,6 @@ _LONGEST: dict[Program, dict[str, int]] = {  # labels: of the file, of a variabl
 _SPSS_NUMBER = re.compile(r"(?:F|COMMA|DOT|DOLLAR|PCT|E|N|CC[A-E])(\d+)(?:\.(\d+))?")
 _STATA_NUMBER = re.compile(r"%-?0?(\d+)(?:[.,](\d+))?[fgec]c?")
 _PLAIN_FORMAT = re.compile(r"F\d+(\.\d+)?|%-?\d+(\.\d+)?[fg]")
-_TEXT_FORMAT = re.compile(r"A\d+|%-?\d+s")
 _MEASURE_NAMES = {
     Kind.NOMINAL: "nominal",
     Kind.GEOGRAPHY: "nominal",
@@ -245,7 +243,7 @@ def write_dta(
     """
     import pyreadstat
 
-    schema = schema or _schema_of(data)
+    schema = schema or schema_of(data)
     _check_labels(schema, "stata")
     refuse_nul(as_table(data))
     columns = {a.name: _to_values(as_table(data).column(a.name), a, "stata") for a in schema.attributes}
@@ -290,7 +288,7 @@ def write_sav(
     """
     import pyreadstat
 
-    schema = schema or _schema_of(data)
+    schema = schema or schema_of(data)
     _check_labels(schema, "spss")
     refuse_nul(as_table(data))
     kinds = {a.name: as_table(data).column(a.name).type for a in schema.attributes}
@@ -316,27 +314,13 @@ def write_sav(
         )
 
 
-def list_losses(data: Writable, suffix: str, *, schema: Schema | None = None) -> tuple[str, ...]:
-    """List what a file with this suffix would lose of the description of the data, a sentence each.
+def list_losses(schema: Schema, table: pa.Table, program: Program) -> tuple[str, ...]:
+    """List what a program's file would lose of the description of a table, a sentence each.
 
-    Anything that would alter a value or truncate a label is refused instead. Plain formats of numbers and dates have
-    counterparts and count as kept.
-
-    >>> attribute = Attribute(name="pay", display="DOLLAR8.2")
-    >>> list_losses(Microdata(pa.table({"pay": [1.0]}), Schema(attributes=(attribute,))), ".dta")
-    ('pay: the display format DOLLAR8.2 becomes %8.2f',)
+    Plain formats of numbers and dates have counterparts and count as kept.
     """
-    schema, table = schema or _schema_of(data), as_table(data)
-    written = list_writable().get(suffix.lower())
-    if written is None or written.package is None:
-        shown = sum(bool(a.display) and not _TEXT_FORMAT.fullmatch(a.display) for a in schema.attributes)
-        lost = ["the label of the file"] if schema.label else []
-        return (*lost, f"the display formats of {plural(shown, 'column')}") if shown else tuple(lost)
-    return tuple(
-        f"{a.name}: {what}"
-        for a in schema.attributes
-        for what in _list_losses(a, table.column(a.name).type, written.package.program)
-    )
+    lost = ((each.name, _list_losses(each, table.column(each.name).type, program)) for each in schema.attributes)
+    return tuple(f"{name}: {what}" for name, found in lost for what in found)
 
 
 def _list_losses(attribute: Attribute, kind: pa.DataType, program: Program) -> Iterator[str]:
@@ -423,12 +407,6 @@ def _encode_dates(attribute: Attribute, kind: pa.DataType, program: Program) -> 
 def _is_text(kind: pa.DataType) -> bool:
     plain = kind.value_type if pa.types.is_dictionary(kind) else kind
     return bool(pa.types.is_string(plain) or pa.types.is_large_string(plain))
-
-
-def _schema_of(data: Writable) -> Schema:
-    if isinstance(data, pa.Table):
-        return Schema(attributes=tuple(Attribute(name=name) for name in data.column_names))
-    return data.schema if isinstance(data, Microdata) else data.data.schema
 
 
 def _to_values(column: pa.ChunkedArray, attribute: Attribute, program: Program) -> Any:

@@ -14,10 +14,18 @@ import pyarrow as pa
 
 from safeswap.errors import InputError
 from safeswap.files.columns import normalise_table
-from safeswap.files.formats import ARROW, PARQUET, Format
-from safeswap.files.parquet_pages import WIDTH, check_pages
-from safeswap.files.sources import DEFAULT_LIMITS, Limits, corrupt_error, existing_file, format_of, unreadable_error
-from safeswap.files.splice import footer_bytes
+from safeswap.files.formats import (
+    ARROW,
+    DEFAULT_LIMITS,
+    PARQUET,
+    Format,
+    Limits,
+    corrupt_error,
+    existing_file,
+    format_of,
+    unreadable_error,
+)
+from safeswap.files.parquet_bytes import WIDTH, check_pages, footer_bytes
 
 _PLAIN_TEXT_BYTES = 4  # a plain text takes at least its four-byte length; less means a dictionary
 _SMALL_CHUNK = 2**16
@@ -192,7 +200,7 @@ class ParquetFiles:
         """Yield some columns in batches, each with the number of its first record."""
         start = 0
         for part in self.parts:
-            for batch in part_batches(part, names, dictionaries=self._stored(names), rows=rows):
+            for batch in part_batches(part, names, dictionaries=self._dictionaries_of(names), rows=rows):
                 yield start, batch
                 start += batch.num_rows
 
@@ -211,7 +219,7 @@ class ParquetFiles:
                     file=str(part.path),
                 )
 
-    def _stored(self, names: Sequence[str]) -> list[str]:
+    def _dictionaries_of(self, names: Sequence[str]) -> list[str]:
         return [name for name in names if name in self.dictionaries]
 
     def _column(self, name: str) -> pa.ChunkedArray:
@@ -221,7 +229,9 @@ class ParquetFiles:
             if numbers is not None:
                 return pa.chunked_array([numbers])
         batches = (
-            batch for part in self.parts for batch in part_batches(part, [name], dictionaries=self._stored([name]))
+            batch
+            for part in self.parts
+            for batch in part_batches(part, [name], dictionaries=self._dictionaries_of([name]))
         )
         # Narrowed batch by batch, so that four-byte codes are never all in memory.
         chunks = [narrow_codes(pa.chunked_array([batch.column(0)])).chunk(0) for batch in batches]

@@ -1,18 +1,26 @@
-"""Rewrite Parquet files with some columns replaced, row group by row group."""
+"""Rewrite Parquet files with some columns replaced, row group by row group; all others are copied byte for byte.
+
+A Parquet file is a sequence of column chunks and a footer with their positions. A chunk can be copied without decoding
+if the footer gets its new position: the chunks of the replaced columns come from another Parquet file with the same row
+groups, all others from the source.
+
+Data between chunks (page indexes, Bloom filters) is dropped, and so is the statement that row groups are sorted: they
+may no longer be.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
 
-from safeswap.files.formats import PARQUET
+from safeswap.files.formats import PARQUET, corrupt_error
 from safeswap.files.parquet import ParquetFiles, Part, part_batches
-from safeswap.files.sources import corrupt_error
-from safeswap.files.splice import CannotSplice, same_chunks, splice
+from safeswap.files.parquet_bytes import BINARY, I64, LIST, MAGIC, Struct, footer_bytes, parse, serialise
 
 _CODECS = {"UNCOMPRESSED": "none", "SNAPPY": "snappy", "GZIP": "gzip", "BROTLI": "brotli", "ZSTD": "zstd", "LZ4": "lz4"}
 
@@ -163,3 +171,173 @@ def _same_values(files: ParquetFiles, each: Written, name: str) -> bool:
 
 def _iter_arrays(part: Part, name: str) -> Iterator[Any]:
     return (pa.chunked_array([batch.column(0)]) for batch in part_batches(part, [name], dictionaries=[]))
+
+
+_COPY = 1 << 19  # fits the cache: larger pieces would be copied through memory
+
+# Field numbers of parquet.thrift.
+_SCHEMA, _ROW_GROUPS = 2, 4  # of FileMetaData
+_ENCRYPTED_FILE, _SIGNED_KEY = 8, 9
+_COLUMNS, _TOTAL_BYTES, _ROWS, _SORTING, _GROUP_OFFSET, _COMPRESSED_BYTES = 1, 2, 3, 4, 5, 6  # of RowGroup
+_FILE_PATH, _CHUNK_OFFSET, _CHUNK = 1, 2, 3  # of ColumnChunk
+_PATH, _UNCOMPRESSED, _COMPRESSED, _DATA_PAGE, _INDEX_PAGE, _DICTIONARY_PAGE = 3, 6, 7, 9, 10, 11  # of ColumnMetaData
+_BLOOM, _BLOOM_LENGTH = 14, 15
+_DECLARED = (1, 2, 3, 5, 7, 8)  # of SchemaElement: type, length, repetition, children, scale, precision
+_ANNOTATIONS = (6, 10)  # converted type, logical type
+
+
+class CannotSplice(Exception):  # noqa: N818  (not an error: the caller then decodes and encodes)
+    """The chunks of these files cannot be combined."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Footer:
+    tree: Struct
+    groups: list[Struct]
+    leaves: dict[str, Struct]  # the declaration of each column
+
+
+def splice(source: Path, replaced: Path, target: Path, names: Collection[str]) -> None:
+    """Write to ``target`` the columns ``names`` of ``replaced`` and all others of ``source``.
+
+    Raises ``CannotSplice`` if a column is declared differently in the two files, or if the source uses features that
+    are not copied (encryption, chunks in other files). ``target`` may then contain anything.
+    """
+    old, new = read_footer(source), read_footer(replaced)
+    _check(old, new, names)
+    groups = []
+    with source.open("rb") as first, replaced.open("rb") as second, target.open("wb") as out:
+        out.write(MAGIC)
+        for group, other in zip(old.groups, new.groups, strict=True):
+            groups.append(_splice_group(group, other, (first, second, out), names))
+        tree = {**old.tree, _ROW_GROUPS: (LIST, (old.tree[_ROW_GROUPS][1][0], groups))}
+        footer = serialise(tree)
+        out.write(footer + len(footer).to_bytes(4, "little") + MAGIC)
+
+
+def same_chunks(first: Path, second: Path, names: Collection[str]) -> bool:
+    """Return whether the chunks of these columns are the same bytes in both files."""
+    return not other_chunks(first, second, names)
+
+
+def other_chunks(first: Path, second: Path, names: Collection[str]) -> list[str]:
+    """Return the columns whose chunks differ between both files, in bytes or in number."""
+    one, two = read_footer(first), read_footer(second)
+    if len(one.groups) != len(two.groups):
+        return list(names)
+    other: set[str] = set()
+    with first.open("rb") as a, second.open("rb") as b:
+        for group, counterpart in zip(one.groups, two.groups, strict=True):
+            mine, theirs = _chunks(group), _chunks(counterpart)
+            for name in names:
+                if name not in other and not _same_bytes(a, b, mine[name], theirs.get(name)):
+                    other.add(name)
+    return [name for name in names if name in other]
+
+
+def read_footer(path: Path) -> _Footer:
+    """Parse the footer of a Parquet file; raise ``ValueError`` if there is none."""
+    tree = parse(footer_bytes(path))
+    groups = tree[_ROW_GROUPS][1][1] if _ROW_GROUPS in tree else []
+    elements = tree[_SCHEMA][1][1]
+    return _Footer(tree, groups, {element[4][1].decode(): element for element in elements[1:]})
+
+
+def _check(old: _Footer, new: _Footer, names: Collection[str]) -> None:
+    if _ENCRYPTED_FILE in old.tree or _SIGNED_KEY in old.tree:
+        raise CannotSplice("the source is encrypted")
+    if not all(name in old.leaves and _is_same_declaration(old.leaves[name], new.leaves[name]) for name in names):
+        raise CannotSplice("a column is declared differently")
+    if [group[_ROWS] for group in old.groups] != [group[_ROWS] for group in new.groups]:
+        raise CannotSplice("the row groups differ")
+    if any(_FILE_PATH in chunk or _CHUNK not in chunk for group in old.groups for chunk in group[_COLUMNS][1][1]):
+        raise CannotSplice("chunks lie in other files or are encrypted")
+
+
+def _is_same_declaration(one: Struct, other: Struct) -> bool:
+    """Return whether two declarations of a column are equivalent; writers use old annotations, new ones, or both."""
+    if any(one.get(number) != other.get(number) for number in _DECLARED):
+        return False
+    shared = [number for number in _ANNOTATIONS if number in one and number in other]
+    bare = not any(number in one or number in other for number in _ANNOTATIONS)
+    return bare or (bool(shared) and all(one[number] == other[number] for number in shared))
+
+
+def _splice_group(
+    group: Struct, other: Struct, files: tuple[BinaryIO, BinaryIO, BinaryIO], names: Collection[str]
+) -> Struct:
+    first, second, out = files
+    kind, chunks = group[_COLUMNS][1]
+    replacing = _chunks(other)
+    started = out.tell()
+    placed = []
+    for chunk in chunks:
+        name = _column_name(chunk)
+        source, taken = (second, replacing[name]) if name in names else (first, chunk)
+        placed.append(_copy_chunk(source, taken, out))
+    uncompressed = sum(chunk[_CHUNK][1][_UNCOMPRESSED][1] for chunk in placed)
+    result = {number: value for number, value in group.items() if number not in (_SORTING, _GROUP_OFFSET)}
+    result[_COLUMNS] = (LIST, (kind, placed))
+    result[_TOTAL_BYTES] = (I64, uncompressed)
+    if _GROUP_OFFSET in group:
+        result[_GROUP_OFFSET] = (I64, started)
+    if _COMPRESSED_BYTES in group:
+        result[_COMPRESSED_BYTES] = (I64, out.tell() - started)
+    return result
+
+
+def _copy_chunk(source: BinaryIO, chunk: Struct, out: BinaryIO) -> Struct:
+    """Copy a chunk to the end of ``out``; return its footer entry with the new position."""
+    start, length = _extent(chunk)
+    at = out.tell()
+    copied = 0
+    for data in _iter_runs(source, start, length):
+        out.write(data)
+        copied += len(data)
+    if copied < length:
+        raise ValueError("a column chunk is cut short")
+    meta = {n: v for n, v in chunk[_CHUNK][1].items() if n not in (_BLOOM, _BLOOM_LENGTH)}
+    for number in (_DATA_PAGE, _INDEX_PAGE, _DICTIONARY_PAGE):
+        if number in meta and meta[number][1] > 0:
+            meta[number] = (I64, meta[number][1] - start + at)
+    # Readers no longer use the offset of the chunk, which writers have filled in various ways.
+    return {_CHUNK_OFFSET: (I64, 0), _CHUNK: (chunk[_CHUNK][0], meta)}
+
+
+def _chunks(group: Struct) -> dict[str, Struct]:
+    return {_column_name(chunk): chunk for chunk in group[_COLUMNS][1][1]}
+
+
+def _column_name(chunk: Struct) -> str:
+    kind, path = chunk[_CHUNK][1][_PATH][1]
+    if kind != BINARY or len(path) != 1:
+        raise CannotSplice("a column is nested")
+    return str(path[0].decode())
+
+
+def _extent(chunk: Struct) -> tuple[int, int]:
+    """Return the start (dictionary before data) and length of a chunk."""
+    meta: Struct = chunk[_CHUNK][1]
+    offsets = [meta[n][1] for n in (_DATA_PAGE, _INDEX_PAGE, _DICTIONARY_PAGE) if n in meta and meta[n][1] > 0]
+    return min(offsets), int(meta[_COMPRESSED][1])
+
+
+def _same_bytes(first: BinaryIO, second: BinaryIO, mine: Struct, theirs: Any) -> bool:
+    if theirs is None:
+        return False
+    (at, length), (there, other) = _extent(mine), _extent(theirs)
+    if length != other:
+        return False
+    return all(a == b for a, b in zip_longest(_iter_runs(first, at, length), _iter_runs(second, there, length)))
+
+
+def _iter_runs(file: BinaryIO, at: int, length: int) -> Iterator[bytearray]:
+    """Yield the bytes of a chunk in pieces, as far as the file goes; the buffer is reused."""
+    file.seek(at)
+    room = bytearray(min(_COPY, length))
+    while length:
+        found = file.readinto(memoryview(room)[: min(len(room), length)])  # type: ignore[attr-defined]
+        if not found:
+            return
+        length -= found
+        yield room if found == len(room) else room[:found]

@@ -10,7 +10,7 @@ from typing import Any
 
 from safeswap.errors import InputError, SpecError
 from safeswap.files.atomic import PRIVATE_FILE, atomic_write
-from safeswap.files.sources import existing_file, unreadable_error
+from safeswap.files.formats import existing_file, unreadable_error
 from safeswap.model.schema import Attribute, Schema
 
 FORMAT = "safeswap-schema-1"

@@ -18,10 +18,11 @@ from safeswap.arrays.compiled import is_worth_compiling, njit
 from safeswap.errors import OutputError
 from safeswap.files.atomic import PRIVATE_FILE, atomic_write
 from safeswap.files.columns import drop_unused_levels, refuse_nul
-from safeswap.files.dialect import default_delimiter
+from safeswap.files.encoding import default_delimiter
 from safeswap.files.formats import list_writable
-from safeswap.model.columns import is_bytes
-from safeswap.model.microdata import Microdata, share_dictionary
+from safeswap.model.microdata import Microdata, is_bytes, share_dictionary
+from safeswap.model.schema import Attribute, Schema
+from safeswap.model.text import plural
 
 
 class Result(Protocol):
@@ -41,6 +42,7 @@ _FEW_FIELDS = 1 << 22
 _BATCH = 1 << 14
 _SPECIAL = ('"', "\n", "\r")
 _PLAIN_NAME = re.compile(r"[^\W_][\w.\- ]*", re.ASCII)
+_TEXT_FORMAT = re.compile(r"A\d+|%-?\d+s")
 
 
 def as_table(data: Writable) -> pa.Table:
@@ -48,6 +50,13 @@ def as_table(data: Writable) -> pa.Table:
     if isinstance(data, pa.Table):
         return data
     return data.table if isinstance(data, Microdata) else data.data.table
+
+
+def schema_of(data: Writable) -> Schema:
+    """Return the description of any writable value; a bare table has only names."""
+    if isinstance(data, pa.Table):
+        return Schema(attributes=tuple(Attribute(name=name) for name in data.column_names))
+    return data.schema if isinstance(data, Microdata) else data.data.schema
 
 
 def write_csv(
@@ -117,6 +126,25 @@ def write(data: Writable, path: str | os.PathLike[str], *, force: bool = False, 
     found.write(data, path, force=force, mode=mode)
 
 
+def list_losses(data: Writable, suffix: str, *, schema: Schema | None = None) -> tuple[str, ...]:
+    """List what a file with this suffix would lose of the description of the data, a sentence each.
+
+    Anything that would alter a value or truncate a label is refused instead.
+
+    >>> attribute = Attribute(name="pay", display="DOLLAR8.2")
+    >>> list_losses(Microdata(pa.table({"pay": [1.0]}), Schema(attributes=(attribute,))), ".dta")
+    ('pay: the display format DOLLAR8.2 becomes %8.2f',)
+    """
+    schema, written = schema or schema_of(data), list_writable().get(suffix.lower())
+    if written is not None and written.package is not None:
+        from safeswap.files import labelled
+
+        return labelled.list_losses(schema, as_table(data), written.package.program)
+    shown = sum(bool(a.display) and not _TEXT_FORMAT.fullmatch(a.display) for a in schema.attributes)
+    lost = ["the label of the file"] if schema.label else []
+    return (*lost, f"the display formats of {plural(shown, 'column')}") if shown else tuple(lost)
+
+
 def write_part(data: Writable, part: Path, target: Path) -> None:
     """Write to the temporary path of a target; an error names the target."""
     try:
@@ -139,8 +167,6 @@ def write_microdata(data: Microdata | Result, path: str | os.PathLike[str], *, f
 
     Writing is atomic. A format that would alter a value or truncate a label is refused.
     """
-    from safeswap.files.labelled import list_losses
-
     write(data, path, force=force)
     return list_losses(data, Path(path).suffix)
 

@@ -213,7 +213,7 @@ class ParametricMeasure(Stated):
         """Return the measure with what the scenario states and it does not, after the text that it is known by."""
         # What is stated may be the default, and yet differ from the scenario.
         text = self._as_text(self.model_dump(mode="json", exclude_unset=True))
-        posed: Any = self._with(self.read_scenario(resolved, data))
+        posed: Any = self._fill_in(self.read_scenario(resolved, data))
         return ((text, posed),)
 
     def overrides(self, resolved: Resolved, data: Microdata) -> tuple[str, ...]:
@@ -222,7 +222,7 @@ class ParametricMeasure(Stated):
         own = [name for name, value in stated.items() if value is not None and name in self.model_fields_set]
         return tuple(name for name in own if getattr(self, name) != stated[name])
 
-    def _with(self, values: dict[str, Any]) -> Self:
+    def _fill_in(self, values: dict[str, Any]) -> Self:
         added = {
             name: value for name, value in values.items() if value is not None and name not in self.model_fields_set
         }
@@ -365,6 +365,24 @@ def name_keys(names: tuple[str, ...]) -> str:
     return " × ".join(names) if len(names) <= 4 else f"{len(names)} attributes"
 
 
+def score_by_unit(measure: Measure, seen: Comparison) -> Score:
+    """Score a measure under the scenario of the comparison, in its unit."""
+    if seen.scenario is None or seen.scenario.scenario.unit == "person":
+        return measure.score(seen)
+    score_households = getattr(measure, "score_households", None)
+    if score_households is None:
+        raise SpecError(
+            f"{measure.name} counts persons, and the scenario {seen.scenario.scenario.name!r} looks for households",
+            code="unit-not-supported",
+            hint='use k_anonymity, n_rule, individual_risk or suda2; or set unit = "person"',
+            scenario=seen.scenario.scenario.name,
+            measure=measure.name,
+            unit="household",
+        )
+    found: Score = score_households(seen)
+    return found
+
+
 # The figures of an original, by scenario, attributes and measure: they are the same for every release of it.
 _BEFORE: WeakKeyDictionary[Microdata, dict[tuple[str, tuple[str, ...], str], float]] = WeakKeyDictionary()
 
@@ -375,7 +393,6 @@ def score_under(measure: Measure, comparison: Comparison, scenario: Scenario) ->
     The keys are those that the release has, with its levels; before, those of the original. There are several scores
     where the scenario has several sensitive attributes.
     """
-    from safeswap.measures.households import score_by_unit
     from safeswap.model.scenario import resolve_files
 
     if measure.axis is not Axis.RISK:
@@ -409,8 +426,6 @@ def score_original(
     measure: Measure, original: Microdata, attributes: tuple[str, ...], resolved: Resolved | None = None
 ) -> float | None:
     """Return the figure of a measure of risk for the original itself, of which no record was touched; None if none."""
-    from safeswap.measures.households import score_by_unit
-
     if getattr(measure, "of_changes", False):
         return None
     known = _BEFORE.setdefault(original, {})

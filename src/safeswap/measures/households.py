@@ -16,8 +16,6 @@ import pyarrow as pa
 
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Floats
-from safeswap.errors import SpecError
-from safeswap.measures.base import Measure
 from safeswap.model.combination import Combinations, KeyCombination
 from safeswap.model.households import Households, compositions, find_households, household_weights
 from safeswap.model.microdata import Microdata
@@ -95,24 +93,6 @@ def name_members(names: Names, *, taken: Sequence[str] = ()) -> str:
     while name in taken:
         name += "_"
     return name
-
-
-def score_by_unit(measure: Measure, seen: Comparison) -> Score:
-    """Score a measure under the scenario of the comparison, in its unit."""
-    if seen.scenario is None or seen.scenario.scenario.unit == "person":
-        return measure.score(seen)
-    score_households = getattr(measure, "score_households", None)
-    if score_households is None:
-        raise SpecError(
-            f"{measure.name} counts persons, and the scenario {seen.scenario.scenario.name!r} looks for households",
-            code="unit-not-supported",
-            hint='use k_anonymity, n_rule, individual_risk or suda2; or set unit = "person"',
-            scenario=seen.scenario.scenario.name,
-            measure=measure.name,
-            unit="household",
-        )
-    found: Score = score_households(seen)
-    return found
 
 
 def compare_households(seen: Comparison, keys: Names, *, jointly: bool = True) -> Comparison:

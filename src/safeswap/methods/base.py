@@ -9,9 +9,8 @@ from safeswap.model.invariant import Invariant
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
-from safeswap.model.plan import Plan
 from safeswap.model.schema import Schema
-from safeswap.model.spec import MaskSpec
+from safeswap.model.spec import MaskSpec, Plan
 
 
 class Method(Protocol):

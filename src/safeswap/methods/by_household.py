@@ -39,9 +39,8 @@ from safeswap.model.invariant import Invariant, ReplaysFromAudit, SameRows, Unto
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
-from safeswap.model.plan import Plan
 from safeswap.model.schema import Kind, Schema, household_attributes, require_household
-from safeswap.model.spec import MaskSpec
+from safeswap.model.spec import MaskSpec, Plan
 from safeswap.model.text import plural
 
 _OF_RECORDS = (SameRows, UntouchedColumns, ReplaysFromAudit)

@@ -37,9 +37,8 @@ from safeswap.model.invariant import (
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import decimals_of
-from safeswap.model.plan import Plan, Relaxation
 from safeswap.model.schema import Attribute, Kind, Schema, level_texts, refuse_date
-from safeswap.model.spec import SwapSpec
+from safeswap.model.spec import Plan, Relaxation, SwapSpec
 from safeswap.model.text import plural
 
 Change = tuple[str, str, matching.Total]
@@ -335,13 +334,13 @@ def list_relaxations(records: Records, spec: SwapSpec, *, total: matching.Total,
 def _relax(spec: SwapSpec) -> list[tuple[str, str, SwapSpec]]:
     """List every spec with one requirement removed: the change, the attribute that is freed, the spec."""
 
-    def without(role: str, name: str) -> SwapSpec:
+    def drop(role: str, name: str) -> SwapSpec:
         return spec.replace(**{role: tuple(other for other in getattr(spec, role) if other != name)})
 
-    changes = [(f"no longer hold {name} fixed", name, without("fixed", name)) for name in spec.fixed]
-    changes += [(f"no longer require {name} to differ", name, without("differ", name)) for name in spec.differ]
+    changes = [(f"no longer hold {name} fixed", name, drop("fixed", name)) for name in spec.fixed]
+    changes += [(f"no longer require {name} to differ", name, drop("differ", name)) for name in spec.differ]
     if len(spec.swap) > 1 and (spec.true_swap == "all" or spec.mode == "sequential"):
-        changes += [(f"do not swap {name}", name, without("swap", name)) for name in spec.swap]
+        changes += [(f"do not swap {name}", name, drop("swap", name)) for name in spec.swap]
     if len(spec.swap) > 1 and spec.true_swap == "all" and spec.mode == "simultaneous":
         anyone = spec.replace(true_swap="any")
         changes.append(('count a pair if any swap attribute differs (true_swap="any")', "", anyone))

@@ -1,6 +1,6 @@
 """Permutation swapping: within strata, a random part of the records exchange values by a random derangement.
 
-In every stratum of the fixed attributes each record is selected with probability p, anew if exactly one was selected,
+In every stratum of the fixed attributes each record is selected with probability p, again if exactly one was selected,
 and the selected records exchange the swap attributes by a uniform derangement: none keeps its own. Unlike swapping with
 a quota, this has a finite ε.
 
@@ -51,9 +51,8 @@ from safeswap.model.invariant import (
 )
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
-from safeswap.model.plan import Plan
 from safeswap.model.schema import Kind, Schema
-from safeswap.model.spec import CATEGORIES, MaskSpec, refuse_repeats, takes
+from safeswap.model.spec import CATEGORIES, MaskSpec, Plan, refuse_repeats, takes
 from safeswap.model.text import plural
 
 _SELECT, _DERANGE = 1 << 32, 2 << 32

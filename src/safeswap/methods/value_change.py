@@ -17,7 +17,7 @@ import pyarrow as pa
 from safeswap.arrays import keyed
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Flags, Floats, Words
-from safeswap.engines.base import Need, record_identity
+from safeswap.engines.base import Need
 from safeswap.errors import InfeasibleError, InputError, SpecError
 from safeswap.methods.exchange import Columns
 from safeswap.model.columns import aligned_columns, flag_changes
@@ -26,11 +26,10 @@ from safeswap.model.effect import Effect, Replaced
 from safeswap.model.invariant import Invariant
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
-from safeswap.model.microdata import Microdata
+from safeswap.model.microdata import Microdata, record_identity
 from safeswap.model.numeric_column import Change, decimals_of, finite_numbers
-from safeswap.model.plan import Plan
 from safeswap.model.schema import Kind, Schema
-from safeswap.model.spec import MaskSpec
+from safeswap.model.spec import MaskSpec, Plan
 
 FEWEST = 3
 """Minimum number of values in a published mean; fewer would reveal too much about each."""

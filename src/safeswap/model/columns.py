@@ -63,6 +63,8 @@ def share_column(before: pa.ChunkedArray, after: pa.ChunkedArray) -> pa.ChunkedA
     kinds = (kind.value_type if pa.types.is_dictionary(kind) else kind for kind in (before.type, after.type))
     if len(before) != len(after) or next(kinds) != next(kinds):
         return after
+    if same_memory(before, after):
+        return before
     return after if flag_changes(*aligned_columns(before, after)).any() else before
 
 
@@ -175,10 +177,14 @@ def _as_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def as_codes(before: pa.ChunkedArray, after: pa.ChunkedArray) -> tuple[SignedCodes, SignedCodes]:
     """Encode two aligned columns as integers that are equal where the values are; missing is a value of its own."""
     if before.type != after.type:  # no value of one type is a value of the other
-        return as_codes(before, before)[0], ~as_codes(after, after)[0]
+        one, other = (number_cells([as_codes(column, column)[0]]) for column in (before, after))
+        return one, ~other
     if pa.types.is_integer(before.type) and not before.null_count and not after.null_count:
         kind = np.int32 if before.type.bit_width < 32 or before.type == pa.int32() else np.int64
-        return before.to_numpy().astype(kind, copy=False), after.to_numpy().astype(kind, copy=False)
+        one, other = before.to_numpy(), after.to_numpy()
+        if one.dtype == np.uint32:  # the same bits are equal as signed ones
+            return one.view(np.int32), other.view(np.int32)
+        return one.astype(kind, copy=False), other.astype(kind, copy=False)
     together = pa.chunked_array([*before.chunks, *after.chunks], type=before.type)
     encoded = unify_dictionaries(together.dictionary_encode())
     parts = [chunk.indices.fill_null(-1).to_numpy().astype(np.int64) for chunk in encoded.chunks]
@@ -504,16 +510,6 @@ def _distinct_pairs(then: Int64s, now: Int64s, radix: int) -> tuple[Int64s, Int6
     found = np.flatnonzero(np.bincount(codes, minlength=possible)) if possible <= _DENSE else np.unique(codes)
     old, new = np.divmod(found, radix)
     return old, new
-
-
-def is_bytes(kind: pa.DataType) -> bool:
-    """Return whether a type holds bytes that need not be text."""
-    return bool(
-        pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-        or pa.types.is_fixed_size_binary(kind)
-        or pa.types.is_binary_view(kind)
-    )
 
 
 def decode_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -7,7 +7,7 @@ A method declares its effects; everything said of a result relative to the origi
     Coarsened    every value became a coarser one, by the same rule in all records
     Permuted     values moved together between records that agree in the attributes ``within``
     Blanked      some values became missing, the others stayed
-    Redrawn      values were drawn anew, with the counts by ``within`` kept in expectation
+    Redrawn      values were drawn again, with the counts by ``within`` kept in expectation
     Replaced     anything else; the joint counts in ``keeps`` stay
     Dropped      the column is not released
 """

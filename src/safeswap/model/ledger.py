@@ -34,11 +34,12 @@ from safeswap.arrays.sketch import (
     CELLS,
     SAMPLE,
     WIDEST,
+    Columns,
     Sketch,
     choose_columns,
     estimate_overlap,
     share_of_identifiers,
-    sketch_words,
+    sketch_blocks,
 )
 from safeswap.errors import InputError
 from safeswap.model.audit import Audit
@@ -57,8 +58,10 @@ Identifiers: TypeAlias = tuple[Words, Words]
 """The lowest words of a file's identifiers, ascending, and the ceiling below which all are listed."""
 
 _IDENTIFIERS = 2048
+_RECORDS_AT_ONCE = 1 << 16
 _TEXTS_AT_ONCE = 1 << 17
 _NUMBERS_AT_ONCE = 1 << 15
+_FEWEST_PER_RUN = 4  # equal numbers in a row, from which on each run is hashed once
 _NOT_CONTENT = (Kind.IDENTIFIER, Kind.HOUSEHOLD)
 # A numbering: whole numbers with few gaps, and more of them than a classification has.
 _FEWEST_NUMBERS, _SHARE_OF_RECORDS, _LONGEST_SPAN, _FILLED = 300, 0.02, 1.3, 0.9
@@ -76,8 +79,7 @@ def sketch_content(data: Microdata, secret: bytes, *, drop: Sequence[str] = ()) 
     3
     """
     key = derive(secret, "ledger values")
-    samples = _sample_content(data, key, drop)
-    return sketch_words(_hash_content(data, list(samples), key), list(samples.values()))
+    return _sketch_files([(data, _sample_content(data, key, drop))], key)[0]
 
 
 def sketch_release(
@@ -85,17 +87,12 @@ def sketch_release(
 ) -> tuple[Sketch, Sketch]:
     """Sketch two files, the second without some columns; a column that they share is hashed once."""
     key = derive(secret, "ledger values")
-    before, after = _sample_content(original, key, ()), _sample_content(released, key, drop)
-    words = _hash_content(original, list(before), key)
-    first = sketch_words(words, list(before.values()))
-    if list(before) != list(after) or len(original) != len(released):
-        return first, sketch_words(_hash_content(released, list(after), key), list(after.values()))
-    changed = set()
-    for place, name in enumerate(after):
-        if not same_memory(original.table.column(name), released.table.column(name)):
-            words[place] = _hash_column(released, name, key)
-            changed.add(place)
-    return first, sketch_words(words, list(after.values()), known=first, changed=changed)
+    files = [(original, _sample_content(original, key, ())), (released, _sample_content(released, key, drop))]
+    if len(original) == len(released):
+        before, after = _sketch_files(files, key)
+    else:
+        (before,), (after,) = (_sketch_files([file], key) for file in files)
+    return before, after
 
 
 def _sample_content(data: Microdata, key: bytes, drop: Sequence[str]) -> dict[str, Words]:
@@ -108,28 +105,57 @@ def _sample_content(data: Microdata, key: bytes, drop: Sequence[str]) -> dict[st
     return {content[place]: samples[content[place]] for place in choose_columns([samples[name] for name in content])}
 
 
-def _hash_content(data: Microdata, names: Sequence[str], key: bytes) -> Words:
-    """Return a keyed word per value, ``words[column, record]``."""
-    words = np.empty((len(names), len(data)), dtype=np.uint64)
+def _sketch_files(files: Sequence[tuple[Microdata, Mapping[str, Words]]], key: bytes) -> list[Sketch]:
+    """Sketch files of the same records, given samples of their columns; a column that they share is hashed once."""
+    rows: list[tuple[Microdata, str]] = []
+    columns = []
+    for data, samples in files:
+        places = []
+        for name in samples:
+            known = (place for place, (other, its) in enumerate(rows) if its == name and _is_shared(data, other, name))
+            places.append(next(known, len(rows)))
+            rows += [(data, name)] if places[-1] == len(rows) else []
+        columns.append(Columns(list(samples.values()), places))
+    records = len(files[0][0])
+    return sketch_blocks(_hash_blocks([_hash_rows(*row, key) for row in rows], records), records, columns)
 
-    def fill(columns: range) -> None:
-        for column in columns:
-            words[column] = _hash_column(data, names[column], key)
 
-    threads = min(os.cpu_count() or 1, max(len(names), 1)) if len(data) > SAMPLE else 1
-    run_all(fill, [range(first, len(names), threads) for first in range(threads)])
-    return words
+def _is_shared(data: Microdata, other: Microdata, name: str) -> bool:
+    return data is other or same_memory(data.table.column(name), other.table.column(name))
 
 
-def _hash_column(data: Microdata, name: str, key: bytes) -> Words:
-    """Return a keyed word per record, by the codes of a column of text."""
+def _hash_blocks(columns: Sequence[Callable[[int, int], Words]], records: int) -> Iterator[Words]:
+    """Yield a keyed word per value, ``words[column, record]``, some records at a time, in memory that is used again."""
+    words = np.empty((0, 0), np.uint64)
+    for start in range(0, records if columns else 0, _RECORDS_AT_ONCE):
+        number = min(_RECORDS_AT_ONCE, records - start)
+        words = words if words.shape[1] == number else np.empty((len(columns), number), np.uint64)
+
+        def fill(places: range, words: Words = words, start: int = start) -> None:
+            for place in places:
+                words[place] = columns[place](start, words.shape[1])
+
+        threads = min(os.cpu_count() or 1, len(columns)) if records > SAMPLE else 1
+        run_all(fill, [range(first, len(columns), threads) for first in range(threads)])
+        yield words
+
+
+def _hash_rows(data: Microdata, name: str, key: bytes) -> Callable[[int, int], Words]:
+    """Return what hashes some rows of a column, by the codes of a column of text."""
     column = data.table.column(name)
     is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
     is_number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
-    if is_number or (is_text and data.cached_codes(name) is None and _is_mostly_distinct(column)):
-        return hash_values(column, key)
+    if is_number:
+        return lambda start, number: hash_values(column.slice(start, number), key)
+    if is_text and data.cached_codes(name) is None and _is_mostly_distinct(column):
+        return lambda start, number: _hash_texts(column.slice(start, number), key)
     coded = data.coded(name)
-    return _append_missing(_hash_levels(coded.levels, key), key).take(coded.codes)
+    levels = _append_missing(_hash_levels(coded.levels, key), key)
+    return lambda start, number: levels.take(coded.codes[start : start + number])
+
+
+def _hash_column(data: Microdata, name: str, key: bytes) -> Words:
+    return _hash_rows(data, name, key)(0, len(data))
 
 
 def sketch_identifiers(data: Microdata, secret: bytes) -> Identifiers:
@@ -139,23 +165,14 @@ def sketch_identifiers(data: Microdata, secret: bytes) -> Identifiers:
     if identifier is not None:
         column, key = data.table.column(identifier.name), derive(secret, "ledger identifiers")
         # Hardly any identifier occurs twice, so coding them first would only add work.
-        hashed = (_hash_texts if pa.types.is_string(column.type) else hash_values)(column, key)
-        words = _select_lowest(hashed, _IDENTIFIERS + 1)
+        hash_part = _hash_texts if pa.types.is_string(column.type) else hash_values
+        for start in range(0, len(column), _TEXTS_AT_ONCE):
+            part = hash_part(column.slice(start, _TEXTS_AT_ONCE), key)
+            if len(words) > _IDENTIFIERS:
+                part = part[part < words[-1]]
+            words = np.unique(np.append(words, part))[: _IDENTIFIERS + 1]
     ceiling = words[_IDENTIFIERS] if len(words) > _IDENTIFIERS else np.uint64(2**64 - 1)
     return words[:_IDENTIFIERS], np.array([ceiling], np.uint64)
-
-
-def _select_lowest(words: Words, number: int) -> Words:
-    """Return the lowest distinct words in ascending order, at least ``number`` of them if there are as many.
-
-    >>> _select_lowest(np.array([9, 3, 3, 7] * 3, np.uint64), 2).tolist()
-    [3, 7, 9]
-    """
-    if len(words) > 4 * number:
-        found = np.unique(np.partition(words, 2 * number)[: 2 * number])
-        if len(found) >= number:
-            return found
-    return np.unique(words)
 
 
 def _digest(words: Words, key: bytes) -> str:
@@ -174,8 +191,25 @@ class Spelling(NamedTuple):
 AS_WRITTEN = Spelling()
 
 
-def hash_values(column: pa.ChunkedArray, key: bytes, spelling: Spelling = AS_WRITTEN) -> Words:
-    """Return a keyed word per record.
+class LevelWords:
+    """The words of the dictionary met last: the pieces of a column share theirs."""
+
+    def __init__(self) -> None:
+        self._levels: pa.ChunkedArray | None = None
+        self._words: Words = np.empty(0, dtype=np.uint64)
+
+    def of(self, levels: pa.Array, key: bytes, spelling: Spelling) -> Words:
+        """Return the word of each level, and that of a missing value; of one key and spelling only."""
+        column = pa.chunked_array([levels])
+        if self._levels is None or not same_memory(column, self._levels):
+            self._levels, self._words = column, _append_missing(_hash_levels(levels, key, spelling), key)
+        return self._words
+
+
+def hash_values(
+    column: pa.ChunkedArray, key: bytes, spelling: Spelling = AS_WRITTEN, *, known: LevelWords | None = None
+) -> Words:
+    """Return a keyed word per record; ``known`` are the words of the levels of another piece of the column.
 
     >>> one, other = (
     ...     [hash_values(pa.chunked_array([values]), bytes(32)).tolist() for values in pair]
@@ -188,14 +222,13 @@ def hash_values(column: pa.ChunkedArray, key: bytes, spelling: Spelling = AS_WRI
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         return _hash_numbers(_as_floats(column), key)
     if not pa.types.is_dictionary(kind):
-        text = _as_text(column)
-        if _is_mostly_distinct(text):  # looking each value up would cost more than hashing it
-            return _hash_texts(text, key, spelling)
-        column = text.dictionary_encode()
+        if _is_mostly_distinct(column):  # looking each value up would cost more than hashing it
+            return _hash_texts(column, key, spelling)
+        column = _as_text(column).dictionary_encode()
     coded = share_dictionary(column)
     if not len(coded):
         return np.empty(0, dtype=np.uint64)
-    levels = _append_missing(_hash_levels(coded.chunk(0).dictionary, key, spelling), key)
+    levels = (known or LevelWords()).of(coded.chunk(0).dictionary, key, spelling)
     words = np.empty(len(coded), dtype=np.uint64)
     start = 0
     for chunk in coded.chunks:
@@ -215,8 +248,8 @@ def _fill_missing(codes: pa.Array, missing: int) -> npt.NDArray[Any]:
     return found
 
 
-def _is_mostly_distinct(text: pa.ChunkedArray) -> bool:
-    some = text.take(_sample_rows(len(text))) if len(text) > SAMPLE else text
+def _is_mostly_distinct(column: pa.ChunkedArray) -> bool:
+    some = column.take(_sample_rows(len(column))) if len(column) > SAMPLE else column
     return bool(2 * len(some.unique()) > len(some))
 
 
@@ -298,11 +331,20 @@ def _hash_numbers(numbers: npt.NDArray[np.float64], key: bytes) -> Words:
     words = np.empty(len(numbers), dtype=np.uint64)
     for start in range(0, len(numbers), _NUMBERS_AT_ONCE):
         part = numbers[start : start + _NUMBERS_AT_ONCE]
-        blocks = np.empty((len(part), 2), dtype=np.uint64)
-        blocks[:, 0], blocks[:, 1] = (part + 0.0).view(np.uint64), NUMBER
-        blocks[np.isnan(part)] = (np.uint64(0), MISSING)
-        words[start : start + len(part)] = _encrypt(blocks, key)
+        begins = np.append(0, np.flatnonzero(part[1:] != part[:-1]) + 1)
+        if _FEWEST_PER_RUN * len(begins) < len(part):  # as in a file sorted by area
+            runs = np.diff(np.append(begins, len(part)))
+            words[start : start + len(part)] = np.repeat(_hash_some(part[begins], key), runs)
+        else:
+            words[start : start + len(part)] = _hash_some(part, key)
     return words
+
+
+def _hash_some(numbers: npt.NDArray[np.float64], key: bytes) -> Words:
+    blocks = np.empty((len(numbers), 2), dtype=np.uint64)
+    blocks[:, 0], blocks[:, 1] = (numbers + 0.0).view(np.uint64), NUMBER
+    blocks[np.isnan(numbers)] = (np.uint64(0), MISSING)
+    return _encrypt(blocks, key)
 
 
 def _encrypt(blocks: Words, key: bytes) -> Words:

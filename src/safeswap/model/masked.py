@@ -18,9 +18,8 @@ from safeswap.model.checked import check_types
 from safeswap.model.invariant import Finding
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata, PastStep, add_step
-from safeswap.model.plan import Plan
 from safeswap.model.score import Assessment
-from safeswap.model.spec import MaskSpec
+from safeswap.model.spec import MaskSpec, Plan
 from safeswap.model.text import plural
 
 

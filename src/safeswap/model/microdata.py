@@ -1,8 +1,8 @@
-"""Records in columns, each coded once to the smallest integers that hold its levels."""
+"""Records in columns, each coded once to the smallest integers that hold its levels, and known by their identifiers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from safeswap.arrays import keyed
 from safeswap.arrays.compiled import is_worth_compiling, run_all, split_runs
-from safeswap.arrays.types import Codes, Flags, Int64s
+from safeswap.arrays.types import Codes, Flags, Int64s, Words
 from safeswap.errors import InternalError, SpecError
 from safeswap.model.checked import check_field_types, check_types
 from safeswap.model.schema import Schema
@@ -22,10 +23,10 @@ _WORTH_A_TABLE = 1 << 17
 """Above this many records, loading compiled code to number them pays off."""
 
 _LOOKED_AT = 4
-"""Of a column in question as many records are looked at first as the values asked for, times this."""
+"""Of a column in question, this many times as many records are looked at first as values are asked for."""
 
 _GLANCE = 1 << 12
-"""Most often so many records show that a column is not constant."""
+"""Number of records that most often show that a column is not constant."""
 
 _TABLE_COST = 4
 """Cost of coding by a table in NumPy, in simple passes."""
@@ -192,6 +193,22 @@ def add_step(before: Microdata, step: PastStep, after: Microdata) -> Microdata:
     return replace(after, past=(*before.past, step), first=before.table if before.first is None else before.first)
 
 
+def join_pasts(pasts: Iterable[tuple[PastStep, ...]]) -> tuple[PastStep, ...]:
+    """Return one history that combines several; what two of them have in common at their start appears once.
+
+    >>> swap, pram = (PastStep(method=name, attributes=("Race",)) for name in ("swap", "pram"))
+    >>> [step.method for step in join_pasts([(swap,), (swap, pram), ()])]
+    ['swap', 'pram']
+    """
+    joined: tuple[PastStep, ...] = ()
+    for past in pasts:
+        same = 0
+        while same < min(len(joined), len(past)) and joined[same] == past[same]:
+            same += 1
+        joined += past[same:]
+    return joined
+
+
 def take_rows(column: pa.ChunkedArray, rows: npt.NDArray[np.int64]) -> pa.ChunkedArray:
     """Return the values of some rows; whole numbers by NumPy, in a third of the time.
 
@@ -219,6 +236,8 @@ def code_column(column: pa.ChunkedArray) -> Coded:
     if pa.types.is_float64(column.type) and not column.null_count and len(column) > _WORTH_A_TABLE:
         bits = _code_long_integers(pa.chunked_array([chunk.view(pa.int64()) for chunk in column.chunks]))
         return Coded(bits.codes, bits.levels.view(pa.float64()), has_missing=False)  # Arrow tells by bits, too
+    if len(column) > _WORTH_A_TABLE and (short := _code_short_texts(column)) is not None:
+        return short
     is_new = not pa.types.is_dictionary(column.type)
     column = column.dictionary_encode() if is_new else share_dictionary(column)
     chunks = column.chunks
@@ -299,6 +318,50 @@ def _code_long_integers(column: pa.ChunkedArray) -> Coded:
     return Coded(codes.astype(smallest_code_type(len(levels)), copy=False), levels, has_missing=False)
 
 
+def _code_short_texts(column: pa.ChunkedArray) -> Coded | None:
+    """Code texts as Arrow does, by words that they are packed into; None if some are too long or not plain."""
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        return None
+    from safeswap.arrays.integer_codes import MISSING_TEXT, IntegerCodes, pack_texts
+
+    numbers, start = IntegerCodes(), 0
+    codes: Codes = np.empty(len(column), dtype=np.uint32)
+    for chunk in column.chunks:
+        words = np.empty(len(chunk), dtype=np.int64)
+        if not pack_texts(*text_buffers(chunk), words):
+            return None
+        if chunk.null_count:
+            words[chunk.is_null().to_numpy(zero_copy_only=False)] = MISSING_TEXT
+        numbers.code(words, codes[start : start + len(chunk)])
+        start += len(chunk)
+    found = len(numbers.levels)
+    first = np.zeros(found, dtype=np.int64)  # levels are numbered in order of appearance
+    first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
+    missing = np.flatnonzero(numbers.levels == MISSING_TEXT)
+    if len(missing):
+        place = np.arange(found, dtype=np.uint32)
+        place[missing[0] + 1 :] -= 1
+        place[missing[0]] = found - 1
+        codes = place[codes]
+        first = np.delete(first, missing)
+    levels = column.take(pa.array(first)).combine_chunks()
+    return Coded(codes.astype(smallest_code_type(found), copy=False), levels, has_missing=len(missing) > 0)
+
+
+def text_buffers(texts: pa.Array) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint8]]:
+    """Return where each text begins and ends, and the bytes of all.
+
+    >>> [part.tolist() for part in text_buffers(pa.array(["a", "bc"]))]
+    [[0, 1, 3], [97, 98, 99]]
+    """
+    kind = np.int64 if pa.types.is_large_string(texts.type) else np.int32
+    _, places, content = texts.buffers()
+    if places is None or not len(texts):
+        return np.zeros(len(texts) + 1, kind), np.empty(0, np.uint8)
+    offsets = np.frombuffer(places, kind)[texts.offset : texts.offset + len(texts) + 1]
+    return offsets, np.frombuffer(content or b"", np.uint8)
+
+
 def share_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Give the chunks of a dictionary column one shared dictionary; return other columns unchanged."""
     try:
@@ -371,3 +434,54 @@ def _compact(codes: Codes, levels: pa.Array, *, has_missing: bool) -> Coded:
     recoded = lookup[codes]
     missing = bool((recoded == len(unique)).any())
     return Coded(recoded.astype(smallest_code_type(len(unique) + missing)), unique, missing)
+
+
+def record_identity(data: Microdata, identity_key: bytes) -> npt.NDArray[np.int64] | Words:
+    """Return integers, or blocks, one per record. Without an identifier a record is known by its position."""
+    attribute = data.schema.identifier
+    if attribute is None:
+        return np.arange(len(data), dtype=np.int64)
+    return column_identity(data.table.column(attribute.name), identity_key)
+
+
+def column_identity(column: pa.ChunkedArray, identity_key: bytes) -> npt.NDArray[np.int64] | Words:
+    """Return integers, or blocks, one per value, independent of the part of the column it is in.
+
+    >>> column_identity(pa.chunked_array([[7, 8]]), bytes(32)).tolist()
+    [7, 8]
+    """
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_integer(column.type) and column.type != pa.uint64():
+        values: npt.NDArray[np.int64] = column.to_numpy().astype(np.int64, copy=False)
+        return np.ascontiguousarray(values)
+    return _text_blocks(column, identity_key)
+
+
+def column_blocks(column: pa.Array, identity_key: bytes) -> Words:
+    """Return blocks throughout, whatever the type of the column."""
+    identity: Any = column_identity(pa.chunked_array([column]), identity_key)
+    return keyed.integer_blocks(identity) if identity.ndim == 1 else identity
+
+
+def is_bytes(kind: pa.DataType) -> bool:
+    """Return whether a type holds bytes that need not be text."""
+    return bool(
+        pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_fixed_size_binary(kind)
+        or pa.types.is_binary_view(kind)
+    )
+
+
+def _text_blocks(column: pa.ChunkedArray, identity_key: bytes) -> Words:
+    # Bytes need not be text and are used as they are. Everything else is identified by its printed form.
+    text = column.cast(pa.large_binary() if is_bytes(column.type) else pa.large_string())
+    parts = []
+    for chunk in text.chunks:
+        _, offsets, data = chunk.buffers()
+        start = chunk.offset
+        positions = np.frombuffer(offsets, dtype=np.int64)[start : start + len(chunk) + 1]
+        characters = np.frombuffer(data, dtype=np.uint8) if data is not None else np.zeros(0, dtype=np.uint8)
+        parts.append(keyed.text_blocks(positions, characters, identity_key))
+    return np.concatenate(parts) if parts else np.zeros((0, 2), dtype=np.uint64)

@@ -3,8 +3,7 @@
 ::
 
     run              the one runner: draw, write, verify, record, whatever the method and the engine
-    job              a job, and what an engine offers once it has opened the files
-    engines          the engines by name, and the refusal of what one lacks
+    job              a job; the engines by name, what each offers, and the refusal of what it lacks
     memory           files on the memory engine
     duckdb           files on DuckDB
     spark            files on Spark

@@ -18,7 +18,7 @@ from safeswap.arrays.types import Rows
 from safeswap.engines.base import Move
 from safeswap.errors import InputError
 from safeswap.files.atomic import PRIVATE_DIRECTORY, PRIVATE_FILE
-from safeswap.files.sources import sum_file
+from safeswap.files.formats import sum_file
 from safeswap.model.audit import Audit, Exchange, Replacement, StepAudit
 from safeswap.model.masked import Masked
 from safeswap.model.schema import Schema

@@ -16,7 +16,7 @@ from safeswap.errors import InputError
 from safeswap.files.atomic import working_directory
 from safeswap.files.infer import resolve_file_schema
 from safeswap.files.parquet import ParquetFiles, open_parquet, zip_batches
-from safeswap.files.splice import CannotSplice, other_chunks
+from safeswap.files.rewrite import CannotSplice, other_chunks
 from safeswap.measures.base import require_cells
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Schema, refuse_date
@@ -146,7 +146,7 @@ def count_in_spark(
 ) -> CountedCells:
     """Count the cells with a Spark cluster; records correspond by identifier."""
     from safeswap.engines.spark.checks import SparkFrame, compare_cells
-    from safeswap.on_disk.engines import check_need, find_engine
+    from safeswap.on_disk.job import check_need, find_engine
     from safeswap.on_disk.spark import spark_session
 
     first, second, schema = _open_both(before, after, reading, types=False)  # Spark writes its own types

@@ -5,28 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from safeswap.arrays import cells, keyed
+from safeswap.arrays.heap import return_memory
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Codes, Flags, Int32s, Rows, UInt32s
-from safeswap.engines.base import Drawn, Move, Need, column_blocks, column_identity
-from safeswap.engines.duckdb.checks import ChangedTable, find_repeated
-from safeswap.engines.duckdb.engine import DuckDBRecords, HeldPairs, InOrder
-from safeswap.engines.duckdb.store import Store, limit_bytes
+from safeswap.engines.base import Drawn, Move, Need
+from safeswap.engines.duckdb.engine import DuckDBRecords
+from safeswap.engines.duckdb.store import ChangedTable, HeldPairs, InOrder, Store, find_repeated, limit_bytes
 from safeswap.engines.spilled_cells import ComparedCells
 from safeswap.engines.stream import MISSING, RecordStream, rows_per_batch
 from safeswap.errors import InputError
 from safeswap.files.identifiers import describe_positions, find_missing, positions_of
 from safeswap.files.parquet import ParquetFiles, open_parquet, zip_batches
 from safeswap.model.audit import Audit, Exchange
-from safeswap.model.columns import aligned_columns, flag_changes
+from safeswap.model.columns import aligned_columns, flag_changes, pack_cells
 from safeswap.model.evidence import Evidence
 from safeswap.model.invariant import Finding, Invariant, PairPromise
-from safeswap.model.microdata import Microdata, smallest_code_type
+from safeswap.model.microdata import Microdata, column_blocks, column_identity, smallest_code_type
 from safeswap.model.score import CountedCells
 from safeswap.model.text import plural
 from safeswap.on_disk.cells import as_counted, cell_attributes
@@ -51,7 +51,7 @@ class DuckDBFile(RewrittenFile):
     _after: _InOrder | None = None
     _measured: ComparedCells | None = None
     _moved: ComparedCells | None = None
-    _compensating = 0
+    _compensating: int | None = None
 
     @cached_property
     def store(self) -> Store:
@@ -64,7 +64,7 @@ class DuckDBFile(RewrittenFile):
         self.stream = RecordStream(self.files, self.schema.select(read))
         self.records = DuckDBRecords(self.stream, self.store, identity_key=identity_key)
         self._check_identifier(identity_key)
-        pa.default_memory_pool().release_unused()
+        return_memory()
 
     def check_loadable(self, read: Names, copies: int) -> None:
         """Check the identifier while it passes; refuse columns that would not fit the memory limit."""
@@ -80,7 +80,7 @@ class DuckDBFile(RewrittenFile):
         """Keep the pairs; new values are looked up while the file is written."""
         check_separate(drawn, self.name)
         self.moves = drawn.moves
-        pa.default_memory_pool().release_unused()
+        return_memory()
 
     def columns(self, start: int, stop: int) -> Mapping[str, pa.ChunkedArray]:
         """Return the changed columns of the next records."""
@@ -101,7 +101,7 @@ class DuckDBFile(RewrittenFile):
             names = cell_attributes(self.schema, self.job.attributes)
             self._measured = ComparedCells(self.store.work, names, records=len(self.files))
         self._after = None
-        pa.default_memory_pool().release_unused()
+        return_memory()
         written = open_parquet(part, is_own=True)
         held = [move.pairs for move in self.moves if isinstance(move.pairs, HeldPairs)]
         if held and len(held) == len(self.moves):
@@ -153,14 +153,16 @@ class DuckDBFile(RewrittenFile):
         """Return the cells before and after, as they were counted when the files were verified."""
         assert self._measured is not None  # noqa: S101  (verified, and measures were asked for)
         counted = as_counted(self.schema, self._measured.names, self._measured, limit=limit)
-        self._compensating = self._measured.moved - counted.joint.net_change
+        if self._compensating is None:  # else it was counted in the whole table, of which this may be a part
+            self._compensating = self._measured.moved - counted.joint.net_change
         return counted
 
     def count_compensating(self) -> int:
         """Count records that changed although the table did not: changed records minus the net change of the cells."""
-        if self._moved is None:
-            return self._compensating
-        return self._moved.moved - self._moved.tally(limit=0).joint.net_change
+        if self._moved is not None:
+            return self._moved.moved - self._moved.tally(limit=0).joint.net_change
+        assert self._compensating is not None  # noqa: S101  (counted while or after the files were verified)
+        return self._compensating
 
     def _exchange_batches(self) -> Iterator[list[UInt32s]]:
         """Yield the codes of the exchanged columns after, in the order of the records."""
@@ -260,7 +262,6 @@ class HeldEvidence(Evidence):
         for name in schema.names:
             self._codes[name] = before.table.column(name).to_numpy(), after.table.column(name).to_numpy()
         self._members = _count_members(self._stream, promises)
-        self._bounds = {name: self._stream.coder(name).bound for name in self.before.attributes}
         del self._stream  # the codes of a hundred million household numbers are looked up in 500 MB
 
     def _read(self, written: ParquetFiles, others: Names) -> tuple[Rows, tuple[pa.Table, pa.Table]]:
@@ -333,17 +334,16 @@ class HeldEvidence(Evidence):
 
     def count_in_vain(self) -> int:
         """Count the records that changed although the table of the changed and all categorical attributes did not."""
-        names, bounds = self._opened.names, self._bounds
+        names = self._opened.names
         others = [name for name in self._opened.schema.categorical if name not in names]
-        codes: dict[str, Any] = {name: self.codes(name) for name in bounds}
-        none = np.zeros(len(self.rows), dtype=np.uint8)
-        rest, size = cells.pack([codes[n][0] for n in others], [bounds[n] for n in others]) if others else (none, 1)
-        both, number = cells.pack([np.concatenate(codes[name]) for name in names], [bounds[name] for name in names])
-        was, now = np.split(both, 2)
+        none = np.zeros(len(self.rows), dtype=np.int64)
+        packed, size = pack_cells([none, *(self.codes(name)[0] for name in others)])
+        both, number = pack_cells(np.concatenate(self.codes(name)) for name in names)
+        rest, was, now = packed.view(np.uint64), *np.split(both.view(np.uint64), 2)
         changed, in_vain = was != now, 0
         # Records of different parts are in different cells before and after: each part is counted by itself.
         parts = min(1 + len(rest) // _COUNTED_AT_ONCE, _MOST_PARTS)
-        of_part = (rest % rest.dtype.type(parts)).astype(np.uint8)
+        of_part = (rest % np.uint64(parts)).astype(np.uint8)
         for part in range(parts):
             rows = np.flatnonzero(changed & (of_part == part))
             kept, left, entered = rest[rows], was[rows], now[rows]

@@ -116,10 +116,11 @@ def recall(
     of households, if the person file was masked together with one.
     """
     from safeswap import registry
-    from safeswap.files.sources import existing_file
+    from safeswap.files.delimited import reading_alike
+    from safeswap.files.formats import existing_file
     from safeswap.model.masked import Masked
-    from safeswap.model.plan import recorded_plan
     from safeswap.model.schema import Schema
+    from safeswap.model.spec import recorded_plan
     from safeswap.on_disk.audit_record import read_audit_json, read_audit_record
 
     homes = households or (None, None)
@@ -139,11 +140,12 @@ def recall(
     options: dict[str, Any] = _from_notes(kept.notes["reading"])
     columns, layout = kept.notes.get("household_columns"), options.pop("households", {})
     past = find_past_steps(source_digest, audit, kept.notes, own=record)
-    before = replace(_read_whole((original, homes[0]), schema, columns, (options, layout)), past=past)
     described = Schema.model_validate(kept.notes["masked_schema"]) if "masked_schema" in kept.notes else schema
     types = _read_types(kept.notes)
     layouts = [_layout_of(path) if path else {} for path in (masked_file, homes[1])]
-    read_back = _read_whole((masked_file, homes[1]), described, columns, layouts)
+    with reading_alike():
+        before = replace(_read_whole((original, homes[0]), schema, columns, (options, layout)), past=past)
+        read_back = _read_whole((masked_file, homes[1]), described, columns, layouts)
     after = _cast_like(read_back, before, described, types)
     spec = registry.make_spec(kept.audit.spec)
     masked = Masked(original=before, data=after, spec=spec, plan=recorded_plan(kept.audit), audit=kept.audit)
@@ -237,7 +239,7 @@ def steps_of(audit: Mapping[str, Any]) -> list[PastStep]:
 
 def digest_of(path: Path) -> str:
     """Return the SHA-256 of a file, or of the digests of all files of a directory sorted by name."""
-    from safeswap.files.sources import sum_file
+    from safeswap.files.formats import sum_file
 
     if path.is_file():
         return sum_file(path)[1]
@@ -364,7 +366,7 @@ def _as_notes(reading: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _from_notes(notes: Mapping[str, Any]) -> dict[str, Any]:
-    from safeswap.files.sources import Limits
+    from safeswap.files.formats import Limits
 
     return {**notes, **({"limits": Limits(**notes["limits"])} if "limits" in notes else {})}
 

@@ -26,8 +26,7 @@ from safeswap.model.invariant import Finding
 from safeswap.model.masked import MaskedFile
 from safeswap.model.schema import Schema
 from safeswap.on_disk.audit_record import STEP, read_audit, read_audit_json, write_audit_json, write_pairs
-from safeswap.on_disk.engines import check_supported, find_engine
-from safeswap.on_disk.job import Announcement, Job, iter_changed
+from safeswap.on_disk.job import Announcement, Job, check_supported, find_engine, iter_changed
 from safeswap.on_disk.masking import digest_of, keep, name_types, steps_of, value_type, write_record
 from safeswap.on_disk.run import REPORTED, blame_changed_source, mask_files, mask_whole, open_output
 from safeswap.pipelines.method import check_step, explain_misfit, steps_in_memory

@@ -31,8 +31,16 @@ from safeswap.model.schema import Schema
 from safeswap.model.score import Assessment
 from safeswap.model.text import plural
 from safeswap.on_disk.audit_record import note_exchange, read_audit_json
-from safeswap.on_disk.engines import check_supported, find_engine
-from safeswap.on_disk.job import Announcement, Job, OpenFile, Output, RewrittenFile, iter_changed
+from safeswap.on_disk.job import (
+    Announcement,
+    Job,
+    OpenFile,
+    Output,
+    RewrittenFile,
+    check_supported,
+    find_engine,
+    iter_changed,
+)
 from safeswap.on_disk.masking import digest_of, note, steps_of, write_both, write_record
 from safeswap.on_disk.value_changes import ChangedFile
 
@@ -55,7 +63,8 @@ def mask_files(job: Job) -> MaskedFile:
         engine(job, files, schema, work) as opened,
     ):
         output, drawn, promises = _decide(opened, method)
-        output.limit = largest_small([registry.measure(name) for name in job.measures])
+        if job.measures:
+            output.limit = largest_small([registry.measure(name) for name in job.measures])
         # Measuring does not depend on writing, and the digest only needs the written files: run them in parallel.
         with ThreadPoolExecutor(2) as threads:
             measuring = threads.submit(_assess, job, output) if output.counts_aside else None

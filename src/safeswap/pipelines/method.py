@@ -17,9 +17,8 @@ from safeswap.model.invariant import Invariant, ReplaysFromAudit, SameRows, Unto
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
-from safeswap.model.plan import Plan, recorded_plan
 from safeswap.model.schema import Schema
-from safeswap.model.spec import MaskSpec
+from safeswap.model.spec import MaskSpec, Plan, recorded_plan
 from safeswap.model.text import plural
 from safeswap.pipelines.spec import Pipeline, Step, at_step
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from safeswap.errors import InputError, SpecError
-from safeswap.files.sources import existing_file, unreadable_error
+from safeswap.files.formats import existing_file, unreadable_error
 from safeswap.methods.recode.hierarchy import Hierarchy
 from safeswap.methods.recode.steps import GlobalRecode, Otherwise, Span
 from safeswap.model.checked import check_types

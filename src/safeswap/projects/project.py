@@ -17,9 +17,9 @@ from typing import Any
 
 from safeswap.errors import InputError, SafeswapError, SpecError
 from safeswap.files.atomic import PRIVATE_FILE, atomic_write
+from safeswap.files.formats import existing_file
 from safeswap.files.schema_file import PROJECT_FORMAT as FORMAT
 from safeswap.files.schema_file import read_schema
-from safeswap.files.sources import existing_file
 from safeswap.model.checked import check_types
 from safeswap.model.scenario import Scenario, as_scenario
 from safeswap.model.schema import Attribute, Schema, attribute_hint

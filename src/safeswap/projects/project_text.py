@@ -230,7 +230,7 @@ def keep_comments(text: str, before: str) -> str:
     """Return the text of a project with the comments that people wrote into its file ``before``.
 
     A comment goes with the setting, column or heading that it stands beside or above; if that is gone, with the next
-    one that is still there, or to the end. The program's own comments and the marks of guesses are written anew.
+    one that is still there, or to the end. The program's own comments and the marks of guesses are written again.
     """
     above, beside = _collect_comments(text, before)
     lines = text.split("\n")

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from safeswap.files.numbering import split_groups
+from safeswap.files.formats import existing_file
+from safeswap.files.identifiers import split_groups
 from safeswap.files.read import read
-from safeswap.files.sources import existing_file
 from safeswap.measures.risk.suggest_keys import KeySuggestions, rank_keys
 from safeswap.model.columns import to_numbers
 from safeswap.model.microdata import Microdata

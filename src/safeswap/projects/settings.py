@@ -14,9 +14,9 @@ from pydantic import BeforeValidator, Field, model_validator
 from safeswap import registry
 from safeswap.arrays.names import Names
 from safeswap.errors import SpecError
+from safeswap.files.formats import existing_file, format_of
 from safeswap.files.keyfile import PREFIX
 from safeswap.files.read import read, read_joined
-from safeswap.files.sources import existing_file, format_of
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Schema
 from safeswap.model.spec import Stated

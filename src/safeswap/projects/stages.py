@@ -25,9 +25,8 @@ from safeswap.model.columns import same_memory
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
-from safeswap.model.plan import recorded_plan
 from safeswap.model.schema import Schema
-from safeswap.model.spec import MaskSpec
+from safeswap.model.spec import MaskSpec, recorded_plan
 from safeswap.on_disk.audit_record import dump_audit, load_audit
 
 FOLDER = ".safeswap"

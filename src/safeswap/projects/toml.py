@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from safeswap import registry
 from safeswap.errors import InputError, SafeswapError, SpecError
 from safeswap.files.atomic import PRIVATE_FILE, atomic_write
+from safeswap.files.formats import existing_file, unreadable_error
 from safeswap.files.schema_file import PROJECT_FORMAT
-from safeswap.files.sources import existing_file, unreadable_error
 from safeswap.methods.recode.recipe import Recipe, RecipeStep, add_step_number
 from safeswap.methods.recode.steps import STEPS, as_step
 from safeswap.model.scenario import Scenario

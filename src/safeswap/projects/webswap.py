@@ -29,8 +29,8 @@ from typing import Any
 
 from safeswap.errors import InputError, SpecError
 from safeswap.files.atomic import atomic_write
+from safeswap.files.formats import existing_file, unreadable_error
 from safeswap.files.read import read
-from safeswap.files.sources import existing_file, unreadable_error
 from safeswap.files.write import write_csv
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata

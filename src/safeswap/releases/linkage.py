@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from safeswap.arrays.types import Flags, Floats
-from safeswap.files.numbering import (
+from safeswap.files.identifiers import (
     CONSTANT,
     FEWEST,
     LARGEST_HOUSEHOLD,

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 
 from safeswap.errors import InputError, SpecError, UnsafeRelease
 from safeswap.files.columns import refuse_nul
+from safeswap.files.formats import SPSS, STATA, Limits
 from safeswap.files.labelled import Labelled, read_labelled
-from safeswap.files.sources import Format, Limits
-from safeswap.model.columns import is_bytes
+from safeswap.model.microdata import is_bytes
 from safeswap.model.release import Release
 from safeswap.model.schema import Kind
 from safeswap.releases.manifest import DATA_FORMATS, damaged_error
@@ -147,11 +147,11 @@ def _write_csv(table: pa.Table, path: Path) -> None:
     from safeswap.files.write import write_lines
 
     with path.open("wb") as file:
-        file.write((",".join(_quoted(name) for name in table.column_names) + "\n").encode())
+        file.write((",".join(_quote(name) for name in table.column_names) + "\n").encode())
         write_lines(table, file)
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     plain = name.isascii() and name.replace("_", "a").isalnum()
     return name if plain else '"' + name.replace('"', '""') + '"'
 
@@ -215,7 +215,7 @@ class Stored:
     @cached_property
     def labelled(self) -> Labelled:
         """A whole Stata or SPSS file, with its metadata."""
-        found = Format.STATA if self.data_format == "dta" else Format.SPSS
+        found = STATA if self.data_format == "dta" else SPSS
         try:
             return read_labelled(self.path, found=found, encoding=None, limits=Limits())
         except InputError:

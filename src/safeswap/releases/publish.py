@@ -21,7 +21,7 @@ from safeswap.arrays.types import Integers
 from safeswap.attacks.run import Judged
 from safeswap.errors import InputError, OutputError, SpecError, UnsafeRelease
 from safeswap.files.atomic import PRIVATE_DIRECTORY, atomic_directory
-from safeswap.files.sources import sum_file
+from safeswap.files.formats import sum_file
 from safeswap.model.invariant import Finding
 from safeswap.model.key import Key
 from safeswap.model.ledger import NOT_SEEN, Book, Entry, Ledger, Likeness, compare, make_entry

@@ -7,16 +7,18 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from safeswap.arrays.compiled import is_worth_compiling, njit
 from safeswap.errors import UnsafeRelease
+from safeswap.files.columns import drop_unused_levels
 from safeswap.model.columns import aligned_columns, flag_changes
-from safeswap.model.microdata import unify_dictionaries
+from safeswap.model.microdata import share_dictionary, text_buffers, unify_dictionaries
 from safeswap.model.schema import level_texts
 from safeswap.model.text import plural
 from safeswap.releases.manifest import damaged_error
@@ -258,6 +260,12 @@ def scan_data(stored: Stored, *, listed: Iterable[str], expected: pa.Table | Non
     """
     listed = set(listed)
     columns = {name: SeenColumn(name=name, is_listed=name in listed) for name in stored.names}
+    if expected is not None and stored.data_format == "csv" and holds_records(stored.path, expected):
+        table = drop_unused_levels(expected)
+        for name, seen in columns.items():
+            seen.note(table.column(name), None)
+        remarks = [remark for seen in columns.values() for remark in seen.findings(stored.path.name)]
+        return Seen(records=len(table), tells_missing=True, columns=columns, remarks=tuple(remarks))
     remarks = footer_remarks(stored.path) if stored.data_format == "parquet" else []
     records = 0
     # Arrow releases the GIL, so columns can be scanned in parallel.
@@ -278,6 +286,105 @@ def scan_data(stored: Stored, *, listed: Iterable[str], expected: pa.Table | Non
     remarks += [remark for seen in columns.values() for remark in seen.findings(stored.path.name)]
     tells_missing = stored.data_format in ("csv", "parquet")
     return Seen(records=records, tells_missing=tells_missing, columns=columns, remarks=tuple(remarks))
+
+
+_AT_ONCE = 1 << 22  # bytes of a file
+_NO_CODES = np.empty(0, np.int32)
+
+Texts: TypeAlias = tuple[npt.NDArray[Any], npt.NDArray[np.uint8]]
+"""Where each text begins and ends, and the bytes of all."""
+
+Fields: TypeAlias = tuple[npt.NDArray[np.int32], npt.NDArray[Any], npt.NDArray[np.uint8]]
+"""Which of the texts each record has, or nothing if they are in its order; and the texts."""
+
+
+def holds_records(path: Path, expected: pa.Table) -> bool:
+    """Return whether a large CSV file without quotes holds exactly these records, by the bytes of every field.
+
+    If not, or if the file or a column is of another kind, the parser has to tell. The lines are split where the file
+    has its line ends and commas, and none may be too many: so no field can be taken for two.
+    """
+    is_large = len(expected) > 0 and is_worth_compiling(path.stat().st_size)
+    columns = [share_dictionary(column) for column in expected.columns]
+    if not is_large or not all(map(_has_exact_texts, columns)):
+        return False
+    levels = [_level_fields(column) for column in columns]
+    rest, row = b"", 0
+    with path.open("rb") as file:
+        file.readline()
+        while more := file.read(_AT_ONCE):
+            lines = np.frombuffer(rest + more, np.uint8)
+            ends = np.flatnonzero(lines == ord("\n"))
+            fields = (_fields_of(c.slice(row, len(ends)), known) for c, known in zip(columns, levels, strict=True))
+            if not 0 < len(ends) <= len(expected) - row or not _match_lines(lines, ends, fields, len(columns)):
+                return False
+            rest, row = lines[ends[-1] + 1 :].tobytes(), row + len(ends)
+    return row == len(expected) and not rest
+
+
+def _match_lines(
+    lines: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64], fields: Iterable[Fields], columns: int
+) -> bool:
+    """Return whether lines that end in these places hold the fields of these columns, and nothing else."""
+    commas, is_plain = _look_through(lines[: ends[-1] + 1])
+    if commas != len(ends) * (columns - 1) or not is_plain:
+        return False
+    places = np.append(0, ends[:-1] + 1)
+    marks = [ord(",")] * (columns - 1) + [ord("\n")]
+    is_same = all(_match_fields(*each, places, lines, mark) for each, mark in zip(fields, marks, strict=True))
+    return is_same and np.array_equal(places, ends + 1)
+
+
+def _has_exact_texts(column: pa.ChunkedArray) -> bool:
+    """Return whether each value has one text, from which exactly it is read; an empty one is read as missing."""
+    chunks = [chunk.dictionary if pa.types.is_dictionary(column.type) else chunk for chunk in column.chunks]
+    if pa.types.is_integer(chunks[0].type):
+        return True
+    is_text = pa.types.is_string(chunks[0].type) or pa.types.is_large_string(chunks[0].type)
+    return is_text and not any(pc.any(pc.equal(pc.binary_length(texts), 0)).as_py() for texts in chunks)
+
+
+def _level_fields(column: pa.ChunkedArray) -> Texts | None:
+    """Return the texts of a column's categories, and an empty one after them; None if it has none."""
+    if not pa.types.is_dictionary(column.type):
+        return None
+    offsets, content = text_buffers(column.chunk(0).dictionary.cast(pa.large_string()).fill_null(""))
+    return np.append(offsets, offsets[-1]), content
+
+
+def _fields_of(piece: pa.ChunkedArray, levels: Texts | None) -> Fields:
+    if levels is None:
+        return _NO_CODES, *text_buffers(piece.cast(pa.large_string()).combine_chunks().fill_null(""))
+    missing = len(levels[0]) - 2
+    codes = [chunk.indices.cast(pa.int32()).fill_null(missing).to_numpy() for chunk in piece.chunks]
+    return np.concatenate(codes), *levels
+
+
+@njit(cache=True, nogil=True)
+def _look_through(lines):  # type: ignore[no-untyped-def]
+    """Return the number of commas, and whether there is neither a quote nor a carriage return."""
+    commas, others = 0, 0
+    for byte in lines:
+        commas += byte == 44
+        others += (byte == 34) | (byte == 13)
+    return commas, others == 0
+
+
+@njit(cache=True, nogil=True)
+def _match_fields(codes, offsets, content, places, lines, mark):  # type: ignore[no-untyped-def]
+    """Return whether each record's text and the mark are at its place, which moves on to the next field."""
+    for row in range(places.size):
+        field, place = np.int64(codes[row]) if codes.size else row, places[row]
+        if place + offsets[field + 1] - offsets[field] >= lines.size:
+            return False
+        for k in range(offsets[field], offsets[field + 1]):
+            if lines[place] != content[k]:
+                return False
+            place += 1
+        if lines[place] != mark:
+            return False
+        places[row] = place + 1
+    return True
 
 
 def normalise_nan(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -18,7 +18,7 @@ from pydantic import Field, ValidationError
 from safeswap.arrays.names import Names
 from safeswap.errors import InputError, SpecError
 from safeswap.files.atomic import PRIVATE_DIRECTORY, PRIVATE_FILE, atomic_write
-from safeswap.files.sources import existing_file
+from safeswap.files.formats import existing_file
 from safeswap.model.checked import check_types
 from safeswap.model.spec import Stated, Strict
 from safeswap.model.text import plural

@@ -17,7 +17,7 @@ from safeswap import registry
 from safeswap.charts.spec_text import python_text
 from safeswap.measures.geography_report import areas_changed_most, geography_report
 from safeswap.measures.utility.bias import percentage_bias
-from safeswap.measures.utility.categories import InformationLoss
+from safeswap.measures.utility.information import InformationLoss
 from safeswap.methods.suppress.method import BELOW, BLANKED, UNSAFE
 from safeswap.model.checked import check_types
 from safeswap.model.masked import Masked

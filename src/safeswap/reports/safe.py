@@ -84,7 +84,7 @@ def safe_sections(masked: Masked) -> tuple[Section, ...]:
 
 def write_safe_report(result: SafeTables, path: str | os.PathLike[str], *, force: bool = False) -> Path:
     """Write an internal page on the tables before and after, atomically."""
-    kept = [f"The counts by {_by(names)} are exactly as before." for t in result.tables for names in t.keep]
+    kept = [f"The counts by {_join_names(names)} are exactly as before." for t in result.tables for names in t.keep]
     report = InternalReport(
         title="Tables made safe",
         method="SAFE: tables changed so that no cell is small",
@@ -101,7 +101,7 @@ def grid(changed: ChangedTable, tolerance: int) -> Section:
     """Lay the table out with its last variable across; a changed cell shows both counts and is marked."""
     before, after = changed.before, changed.after
     names = before.names
-    title = f"The table by {_by(names)}"
+    title = f"The table by {_join_names(names)}"
     if len(before.levels[-1]) > _MOST_COLUMNS:
         return _list_changes(changed, title)
     width = before.counts.shape[-1]
@@ -160,7 +160,7 @@ def _overview(masked: Masked) -> Section:
     return Section(
         title="The tables before and after",
         columns=("table", *(name.replace("_", " ") for name in _FIGURES)),
-        rows=tuple((_by(each["attributes"]), *(f"{each[name]:,}" for name in _FIGURES)) for each in tables),
+        rows=tuple((_join_names(each["attributes"]), *(f"{each[name]:,}" for name in _FIGURES)) for each in tables),
         numeric=tuple(range(1, len(_FIGURES) + 1)),
     )
 
@@ -188,7 +188,8 @@ def _table(masked: Masked, names: Names) -> Section:
     sizes = [masked.original.coded(name).cardinality for name in names]
     if prod(sizes) > _MOST_CELLS:
         return Section(
-            title=f"The table by {_by(names)}", text=(f"It has {plural(prod(sizes), 'cell')} and is not shown.",)
+            title=f"The table by {_join_names(names)}",
+            text=(f"It has {plural(prod(sizes), 'cell')} and is not shown.",),
         )
     before, after = tabulate(masked.original, names), tabulate(masked.data, names)
     changed = ChangedTable(before=before, after=_align(after, before), keep=())
@@ -214,7 +215,7 @@ def _violations(result: SafeTables) -> tuple[Section, ...]:
                 f"{name} {table.before.levels[table.before.names.index(name)][level]}"
                 for name, level in zip(found.margin, found.at, strict=True)
             )
-            rows.append((_by(found.margin) or "total", ", ".join(at), f"{found.before:,}", f"{found.after:,}"))
+            rows.append((_join_names(found.margin) or "total", ", ".join(at), f"{found.before:,}", f"{found.after:,}"))
     return (
         Section(
             title="Kept figures that are off",
@@ -242,5 +243,5 @@ def _cell(before: int, after: int) -> str:
     return f"{before:,}" if before == after else f"{before:,} → {after:,}"
 
 
-def _by(names: Any) -> str:
+def _join_names(names: Any) -> str:
     return " × ".join(names)

@@ -20,10 +20,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from safeswap.arrays import dominance
 from safeswap.arrays.types import Floats
 from safeswap.charts.points import Chosen
 from safeswap.errors import InfeasibleError, SafeswapError, SpecError
+from safeswap.model.study import find_undominated
 from safeswap.model.text import plural
 
 if TYPE_CHECKING:
@@ -260,7 +260,7 @@ def _cost(objective: Objective, y: Floats, x: Floats) -> Floats:
 
 def _best(objective: Objective, y: Floats, x: Floats) -> int:
     """Return the cheapest point of the frontier, −1 if none is allowed. Ties: the less risky, then the first."""
-    cost = np.where(dominance.find_undominated(y, x), _cost(objective, y, x), np.inf)
+    cost = np.where(find_undominated(y, x), _cost(objective, y, x), np.inf)
     best = int(np.lexsort((x, y, cost))[0]) if len(cost) else -1
     return best if best >= 0 and np.isfinite(cost[best]) else -1
 

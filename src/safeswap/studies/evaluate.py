@@ -36,8 +36,7 @@ from safeswap.arrays.two_way import MEASURES as TABLE_MEASURES
 from safeswap.arrays.two_way import MOST_PLACES
 from safeswap.errors import InternalError, SafeswapError, SpecError
 from safeswap.measures.aligned import distortion_tables, refuse_blind
-from safeswap.measures.base import Measure
-from safeswap.measures.households import score_by_unit
+from safeswap.measures.base import Measure, score_by_unit
 from safeswap.measures.survey import usable_weight
 from safeswap.measures.utility.estimates import LineMeasure
 from safeswap.measures.utility.indicators import Indicators
@@ -308,7 +307,7 @@ class Evaluator:
         return self._compare(varied, replicate)[0]
 
     def _score(self, measure: Measure, seen: Comparison) -> float:
-        posed = under(seen, self.study.scenario, measure)
+        posed = pose_comparison(seen, self.study.scenario, measure)
         if posed.scenario is not None and not posed.scenario.keys:
             return 0.0
         return score_by_unit(measure, posed).value
@@ -321,7 +320,7 @@ class Evaluator:
         return np.stack(values, axis=1).astype(np.float32)[None]
 
 
-def under(seen: Comparison, scenario: Scenario | None, measure: Measure) -> Comparison:
+def pose_comparison(seen: Comparison, scenario: Scenario | None, measure: Measure) -> Comparison:
     """Return the comparison as the measure is to see it: for one of risk, over the keys of the scenario."""
     if scenario is None or measure.axis is not Axis.RISK:
         return seen
@@ -449,15 +448,6 @@ def spec_text(spec: MaskSpec) -> str:
     '{"method": "swap", "swap": ["Race"], "rate": 0.05}'
     """
     return json.dumps(spec.as_dict(), ensure_ascii=False)
-
-
-def specs_of(table: pa.Table) -> tuple[MaskSpec, ...]:
-    """Parse the specifications of a study from the text in its table."""
-    count = int(table.column("specification").to_numpy().max(initial=-1)) + 1
-    specs = [json.loads(text) for text in table.column("spec").slice(0, count).to_pylist()]
-    # Look each method up once: there may be a hundred thousand specifications.
-    types = {name: registry.method(name).spec_type for name in {values.pop("method") for values in map(dict, specs)}}
-    return tuple(types[values.pop("method")](**values) for values in specs)
 
 
 def label_of(data: Microdata, spec: MaskSpec, group: Group) -> str:

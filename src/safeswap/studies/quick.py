@@ -30,9 +30,8 @@ from safeswap.methods.exchange import Nesting
 from safeswap.methods.swap import check_attributes, draw_pairs, draw_shortfall_error, shortfall_error, stage_key
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata, signed_zeros
-from safeswap.model.plan import Plan
 from safeswap.model.score import Comparison
-from safeswap.model.spec import SwapSpec
+from safeswap.model.spec import Plan, SwapSpec
 from safeswap.model.study import Figures
 from safeswap.studies import candidates
 from safeswap.studies.candidates import SCORES

@@ -4,8 +4,8 @@ A swap changes an estimate only through the records it touches: their domain, th
 made once; each candidate adds what its pairs change. The cost grows with the pairs, not with the records.
 
 A record keeps its weight when its values move, so the total weight stays, and a cell gains and loses the weights of the
-records that enter and leave it. Weighted one-way margins do move: the sums expected under independence are made anew
-for every candidate.
+records that enter and leave it. Weighted one-way margins do move: the sums expected under independence are computed
+again for every candidate.
 """
 
 from __future__ import annotations
@@ -350,7 +350,7 @@ def _score_tables(
             delta = change[cell] if abs(change[cell]) > _ROUNDING * gross[cell] else 0.0
             if delta == 0.0:
                 continue
-            one, other = shares[cell], _after(shares[cell], delta)
+            one, other = shares[cell], _update_weight(shares[cell], delta)
             hellinger += (np.sqrt(one) - np.sqrt(other)) ** 2
             variation += abs(one - other)
             entropy += _times_log(one) - _times_log(other)
@@ -366,7 +366,7 @@ def _score_tables(
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _after(before: float, delta: float) -> float:
+def _update_weight(before: float, delta: float) -> float:
     """Return the weight of a cell after a change; 0 if only rounding is left of it."""
     after = before + delta
     return after if after > _ROUNDING * before else 0.0
@@ -388,7 +388,7 @@ def _score_table(out: Floats, tables: Tables, t: int, change: Floats) -> None:
         if abs(change[p, 0]) <= _ROUNDING * change[p, 1]:
             continue
         moved = True
-        one, other = tables.shares[p], _after(tables.shares[p], change[p, 0])
+        one, other = tables.shares[p], _update_weight(tables.shares[p], change[p, 0])
         now[p - first] = other
         hellinger += (np.sqrt(one) - np.sqrt(other)) ** 2
         variation += abs(one - other)

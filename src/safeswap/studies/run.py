@@ -2,6 +2,10 @@
 
 The scores of a candidate are a pure function of data, study, key and replicate; they do not depend on the thread or
 session that computes a block.
+
+A checkpoint has one file per finished block, named by the digest of question, key and data and written atomically; a
+damaged file counts as missing. All of it is internal (scores of many draws, the rate, the name of the key): only the
+owner can read the files.
 """
 
 from __future__ import annotations
@@ -9,36 +13,40 @@ from __future__ import annotations
 import hmac
 import json
 import os
+import re
+import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from safeswap import registry
 from safeswap.arrays import keyed
 from safeswap.arrays.names import Names
-from safeswap.engines.base import record_identity
-from safeswap.errors import EngineError, InfeasibleError, InputError, SafeswapError, SpecError
-from safeswap.measures.base import Measure, ParametricMeasure
-from safeswap.measures.households import score_by_unit
+from safeswap.errors import EngineError, InfeasibleError, InputError, OutputError, SafeswapError, SpecError
+from safeswap.files.atomic import PRIVATE_DIRECTORY, atomic_write
+from safeswap.measures.base import Measure, ParametricMeasure, score_by_unit
 from safeswap.measures.utility.estimates import LineMeasure
 from safeswap.model.key import Key
-from safeswap.model.microdata import Microdata
+from safeswap.model.microdata import Microdata, record_identity
 from safeswap.model.scenario import Resolved
 from safeswap.model.schema import Kind, level_texts
 from safeswap.model.score import Axis, Comparison
 from safeswap.model.spec import SwapSpec
 from safeswap.model.study import ConstraintSet, Figures, StudySpec
 from safeswap.studies.choice import as_objective
-from safeswap.studies.evaluate import Evaluator, FixedSteps, Group, measure_frontier, study_of, under
+from safeswap.studies.evaluate import Evaluator, FixedSteps, Group, measure_frontier, pose_comparison, study_of
 from safeswap.studies.quick import SwapGroup
 from safeswap.studies.study import Study
 
 MOST_CANDIDATES = 2_000_000
 """A larger grid is refused, with its size and a search suggested instead."""
 
+_NAME = re.compile(r"(?P<digest>[0-9a-f]{32})-(?P<number>\d+)\.npz")
+_LEFT_OVER = re.compile(r"\.safeswap-[0-9a-f]{16}\.(part\.npz|lock)")  # left by a killed writer
 _GIVEN = frozenset({"touched"})
 """The needs of a measure that a study can meet besides the two files."""
 
@@ -232,7 +240,7 @@ def _score_before(data: Microdata, study: StudySpec, measure: Measure) -> float:
     untouched = np.zeros(len(data), dtype=np.bool_)
     seen = Comparison(before=data, after=data, attributes=keys, touched=untouched)
     try:
-        return score_by_unit(measure, under(seen, study.scenario, measure)).value
+        return score_by_unit(measure, pose_comparison(seen, study.scenario, measure)).value
     except SafeswapError:
         raise
     except Exception as error:  # noqa: BLE001  (a plug-in may fail in any way; its words could quote a record)
@@ -247,18 +255,6 @@ _BLOCK_COST = 4_000_000  # records read; about a tenth of a second
 
 Progress = Callable[[int, int], None]
 """Called with the number of candidates done and the total."""
-
-
-class Checkpoint(Protocol):
-    """Storage of finished blocks, from which an interrupted study resumes."""
-
-    def load(self, digest: str) -> dict[int, Figures]:
-        """Return the finished blocks of the study with this digest, by number."""
-        ...
-
-    def save(self, digest: str, number: int, figures: Figures) -> None:
-        """Save one finished block."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -276,7 +272,7 @@ def run_study(
     *,
     key: Key,
     progress: Progress | None = None,
-    checkpoint: Checkpoint | None = None,
+    checkpoint: CheckpointDirectory | None = None,
     threads: int | None = None,
 ) -> Study:
     """Score all candidates of the study.
@@ -299,10 +295,96 @@ def run_study(
     return measure_frontier(study_of(study, evaluator, groups, figures, checked.before), evaluator)
 
 
+class CheckpointDirectory:
+    """A directory of finished blocks. With ``must_match``, finding only blocks of another study is an error.
+
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> checkpoint = CheckpointDirectory(Path(folder.name) / "unfinished")
+    >>> checkpoint.save("0" * 32, 4, Figures.rejected(["too few pairs"], measures=1))
+    >>> checkpoint.load("0" * 32)[4].reasons, checkpoint.load("1" * 32)
+    (('too few pairs',), {})
+    >>> folder.cleanup()
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, must_match: bool = False) -> None:
+        self.path = Path(path)
+        self._must_match = must_match
+        # Created with the first block, so that a refused study leaves nothing; whether it can be is checked here.
+        if not (self.path.is_dir() or (self.path.absolute().parent.is_dir() and not os.path.lexists(self.path))):
+            raise self._unusable("choose a directory, or a name in a directory that exists")
+
+    def load(self, digest: str) -> dict[int, Figures]:
+        """Return the finished blocks of the study with this digest, by number."""
+        if self._must_match and digest not in (known := self.digests()) and known:
+            raise InputError(
+                f"the unfinished study in {self.path.name!r} is a different one",
+                code="other-study",
+                hint="resume with the same file, key and question (and budget of a search), or start again",
+                file=str(self.path),
+            )
+        found: dict[int, Figures] = {}
+        for path in self._files():
+            name = _NAME.fullmatch(path.name)
+            if name and name["digest"] == digest and (figures := _read_block(path)) is not None:
+                found[int(name["number"])] = figures
+        return found
+
+    def save(self, digest: str, number: int, figures: Figures) -> None:
+        """Save one finished block."""
+        try:
+            self.path.mkdir(mode=PRIVATE_DIRECTORY, exist_ok=True)
+        except OSError:
+            raise self._unusable("check that the directory is writable") from None
+        reasons = np.frombuffer(json.dumps(figures.reasons).encode(), dtype=np.uint8)
+        arrays: dict[str, np.ndarray[Any, Any]] = {"scores": figures.scores, "made": figures.made, "reasons": reasons}
+        if figures.tables is not None:
+            arrays["tables"] = figures.tables
+        with atomic_write(self.path / f"{digest}-{number}.npz", force=True) as part, part.open("wb") as file:
+            np.savez(file, allow_pickle=False, **arrays)
+
+    def digests(self) -> set[str]:
+        """Return the digests of the studies that have blocks here."""
+        return {name["digest"] for path in self._files() if (name := _NAME.fullmatch(path.name))}
+
+    def discard(self) -> None:
+        """Remove all blocks, and the directory if it is then empty."""
+        for path in self._files():
+            if _NAME.fullmatch(path.name) or _LEFT_OVER.fullmatch(path.name):
+                path.unlink(missing_ok=True)
+        if self.path.is_dir() and not self._files():
+            self.path.rmdir()
+
+    def _files(self) -> list[Path]:
+        return list(self.path.iterdir()) if self.path.is_dir() else []
+
+    def _unusable(self, hint: str) -> OutputError:
+        return OutputError(
+            f"an unfinished study cannot be kept in {self.path.name!r}",
+            code="no-checkpoint",
+            hint=hint,
+            file=str(self.path),
+        )
+
+
+def _read_block(path: Path) -> Figures | None:
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            figures = Figures(
+                arrays["scores"],
+                arrays["made"],
+                tuple(json.loads(arrays["reasons"].tobytes())),
+                arrays.get("tables"),
+            )
+    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile):
+        return None
+    return figures if figures.is_consistent else None
+
+
 class SavedBlocks:
     """The finished blocks of one study in a checkpoint."""
 
-    def __init__(self, checkpoint: Checkpoint, digest: str) -> None:
+    def __init__(self, checkpoint: CheckpointDirectory, digest: str) -> None:
         self._checkpoint, self._digest = checkpoint, digest
         self._finished = checkpoint.load(digest)
 

@@ -27,7 +27,7 @@ from safeswap.studies.evaluate import Evaluator, FixedSteps, Group, measure_fron
 from safeswap.studies.run import (
     MOST_CANDIDATES,
     BlockRunner,
-    Checkpoint,
+    CheckpointDirectory,
     Progress,
     SavedBlocks,
     check,
@@ -186,7 +186,7 @@ def search_study(
     key: Key,
     budget: int,
     progress: Progress | None = None,
-    checkpoint: Checkpoint | None = None,
+    checkpoint: CheckpointDirectory | None = None,
     threads: int | None = None,
 ) -> Study:
     """Study at most ``budget`` specifications, chosen by NSGA-II; all of them if there are no more.

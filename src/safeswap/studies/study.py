@@ -1,7 +1,12 @@
-"""The result of a study: one row per candidate, the frontier and the choice."""
+"""The result of a study: one row per candidate, the frontier and the choice.
+
+It is stored as Parquet (candidates, 2-way tables) and JSON (question, facts). All of it is internal: only the owner can
+read the files.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from os import PathLike
@@ -11,20 +16,26 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from pyarrow import parquet
 
 from safeswap import registry
-from safeswap.arrays import dominance
 from safeswap.arrays.two_way import MEASURES as TABLE_MEASURES
-from safeswap.arrays.types import Floats, Int64s
-from safeswap.errors import SpecError
+from safeswap.arrays.types import Float32s, Floats, Int64s
+from safeswap.errors import InputError, SpecError
+from safeswap.files.atomic import PRIVATE_FILE, atomic_directory, atomic_write
 from safeswap.measures.base import to_comparable
 from safeswap.model.checked import check_types
 from safeswap.model.columns import to_frame_type
 from safeswap.model.microdata import Microdata
 from safeswap.model.spec import MaskSpec
-from safeswap.model.study import StudySpec
+from safeswap.model.study import StudySpec, find_undominated
 from safeswap.model.text import plural
 from safeswap.studies.choice import Choice, Objective, as_objective, choose_candidate, take_candidate
+
+CANDIDATES, FACTS, TWO_WAY = "study.parquet", "study.json", "two_way.parquet"
+"""The files of a stored study."""
+
+FORMAT = "safeswap-study-1"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -60,17 +71,19 @@ class Study:
         >>> Study.load(path).table.equals(found.table)
         True
         """
-        from safeswap.studies.evaluate import specs_of
-        from safeswap.studies.files import read_study
-
-        stored = read_study(path)
+        folder = Path(path)
+        document = _document(folder)
+        table = _read_parquet(folder / CANDIDATES)
+        pairs = tuple((str(a), str(b)) for a, b in document["table_pairs"])
+        spec = StudySpec(**document["study"])
+        _check_rows(folder, table, spec)
         return cls(
-            spec=stored.spec,
-            table=stored.table,
-            specs=specs_of(stored.table),
-            facts=stored.facts,
-            two_way=stored.two_way,
-            table_pairs=stored.table_pairs,
+            spec=spec,
+            table=table,
+            specs=_parse_specs(table),
+            facts=document["facts"],
+            two_way=_two_way(folder, len(table), len(pairs), document["table_measures"]) if pairs else None,
+            table_pairs=pairs,
         )
 
     @check_types
@@ -90,15 +103,13 @@ class Study:
         chosen swap keeps exactly. With ``publish_figures`` the public report has the map and the figures, from which
         the rate can be inferred, and says so; ``study.json`` records this consent. :meth:`load` reads the study back.
         """
-        from safeswap.files.atomic import atomic_directory
         from safeswap.files.read import read
-        from safeswap.studies import files
 
         further: dict[str, Any] = {"publish_figures": publish_figures}
         if choice is not None:
             further["choice"] = choice.as_dict()
-        with atomic_directory(path, force=force, marker=files.FACTS) as folder:
-            files.write_study(self, folder, table_measures=TABLE_MEASURES, further=further)
+        with atomic_directory(path, force=force, marker=FACTS) as folder:
+            _write(self, folder, further)
             if pages:
                 known = data if data is None or isinstance(data, Microdata) else read(data)
                 self._write_pages(choice, known, folder, publish_figures=publish_figures)
@@ -108,7 +119,6 @@ class Study:
     ) -> None:
         """Write the map and the two reports, internal and public."""
         from safeswap.charts.map import map_html
-        from safeswap.files.atomic import atomic_write
         from safeswap.reports.study import write_study_report
 
         with atomic_write(folder / "map.html") as part:
@@ -159,7 +169,7 @@ class Study:
                     code="unknown-rate",
                     hint="the rates are: " + ", ".join(f"{known:g}" for known in self.spec.rates),
                 )
-        best = rows[dominance.find_undominated(y[rows], x[rows])]
+        best = rows[find_undominated(y[rows], x[rows])]
         ordered: Int64s = best[np.lexsort((y[best], x[best]))]
         return ordered
 
@@ -184,7 +194,7 @@ class Study:
         columns["replicates"] = made.astype(np.int64)
         on_frontier = np.zeros(len(self.specs))
         for risks, distortions in zip(y, x, strict=True):
-            on_frontier += dominance.find_undominated(risks, distortions)
+            on_frontier += find_undominated(risks, distortions)
         columns["on_frontier"] = np.divide(on_frontier, made, out=np.full(len(made), np.nan), where=made > 0)
         # A specification that was never made has nulls, not NaN.
         return pa.table(
@@ -311,3 +321,114 @@ def _nameless(spec: MaskSpec) -> tuple[dict[str, Any], ...]:
     values = spec.as_dict()
     steps = values["steps"] if spec.method == "pipeline" else [values]
     return tuple({name: value for name, value in step.items() if name != "name"} for step in steps)
+
+
+def _parse_specs(table: pa.Table) -> tuple[MaskSpec, ...]:
+    """Parse the specifications of a study from the text in its table."""
+    count = int(table.column("specification").to_numpy().max(initial=-1)) + 1
+    specs = [json.loads(text) for text in table.column("spec").slice(0, count).to_pylist()]
+    # Look each method up once: there may be a hundred thousand specifications.
+    types = {name: registry.method(name).spec_type for name in {values.pop("method") for values in map(dict, specs)}}
+    return tuple(types[values.pop("method")](**values) for values in specs)
+
+
+def _write(study: Study, folder: Path, further: Mapping[str, Any]) -> None:
+    """Write the files of a study into an existing folder. ``further`` is added to the JSON file as it is."""
+    _write_parquet(study.table, folder / CANDIDATES)
+    if study.two_way is not None:
+        _write_parquet(_as_rows(study.two_way, study.table_pairs), folder / TWO_WAY)
+    document = {
+        "format": FORMAT,
+        "confidential": "stays inside: holds rates, replicates and the name of the key",
+        "study": study.spec.model_dump(mode="json"),
+        "facts": dict(study.facts),
+        "table_pairs": [list(pair) for pair in study.table_pairs],
+        "table_measures": list(TABLE_MEASURES),
+        **further,
+    }
+    text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
+    with atomic_write(folder / FACTS, force=True) as part:
+        part.write_text(text + "\n", encoding="utf-8")
+
+
+def _write_parquet(table: pa.Table, path: Path) -> None:
+    with atomic_write(path, force=True, mode=PRIVATE_FILE) as part:
+        parquet.write_table(table, part, compression="zstd")
+
+
+def _as_rows(values: Float32s, pairs: tuple[tuple[str, str], ...]) -> pa.Table:
+    """Return one row per candidate and table."""
+    candidates, tables, _ = values.shape
+    which = np.tile(np.arange(tables, dtype=np.int32), candidates)
+    names = [[pair[side] for pair in pairs] for side in (0, 1)]
+    columns: dict[str, Any] = {"candidate": np.repeat(np.arange(candidates), tables)}
+    columns |= {
+        side: pa.DictionaryArray.from_arrays(pa.array(which), pa.array(names[i], type=pa.string()))
+        for i, side in enumerate(("a", "b"))
+    }
+    columns |= {name: pa.array(values[:, :, i].ravel(), from_pandas=True) for i, name in enumerate(TABLE_MEASURES)}
+    return pa.table(columns)
+
+
+def _two_way(folder: Path, candidates: int, tables: int, measures: list[str]) -> Float32s:
+    table = _read_parquet(folder / TWO_WAY)
+    if len(table) != candidates * tables or not set(measures) <= set(table.column_names):
+        raise _bad(folder, TWO_WAY)
+    values = [table.column(name).to_numpy().astype(np.float32, copy=False) for name in measures]
+    return np.stack([column.reshape(candidates, tables) for column in values], axis=2)
+
+
+def _read_parquet(path: Path) -> pa.Table:
+    try:
+        with parquet.ParquetFile(path) as file:
+            return file.read()
+    except FileNotFoundError:
+        raise _missing(path) from None
+    except (pa.ArrowException, OSError):
+        raise _bad(path.parent, path.name) from None
+
+
+def _document(folder: Path) -> dict[str, Any]:
+    try:
+        document = json.loads((folder / FACTS).read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        raise _missing(folder / FACTS) from None
+    except (OSError, ValueError, RecursionError):
+        raise _bad(folder, FACTS) from None
+    fields = {"study": dict, "facts": dict, "table_pairs": list, "table_measures": list}
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise _bad(folder, FACTS)
+    if not all(isinstance(document.get(name), kind) for name, kind in fields.items()):
+        raise _bad(folder, FACTS)
+    return document
+
+
+def _check_rows(folder: Path, table: pa.Table, spec: StudySpec) -> None:
+    """Refuse a table whose rows are not replicate after replicate, each with all specifications in order."""
+    wanted = {"candidate", "specification", "label", "swap", "constraint", "rate", "spec", "replicate", "outcome"}
+    if not {*wanted, "pairs", "reason", *spec.measures} <= set(table.column_names) or not len(table):
+        raise _bad(folder, CANDIDATES)
+    number = table.column("specification").to_numpy()
+    specs = int(number.max()) + 1
+    replicates = -(-len(table) // specs)
+    fits = len(table) == specs * replicates and np.array_equal(number, np.tile(np.arange(specs), replicates))
+    if not fits or not np.array_equal(table.column("candidate").to_numpy(), np.arange(len(table))):
+        raise _bad(folder, CANDIDATES)
+
+
+def _missing(path: Path) -> InputError:
+    return InputError(
+        f"there is no {path.name!r} in {path.parent.name!r}",
+        code="no-study",
+        hint="give the directory that a study was saved to",
+        file=str(path),
+    )
+
+
+def _bad(folder: Path, name: str) -> InputError:
+    return InputError(
+        f"{name!r} in {folder.name!r} is not a file of a study, or was damaged",
+        code="bad-study",
+        hint="run the study again",
+        file=str(folder / name),
+    )

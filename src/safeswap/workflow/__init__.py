@@ -13,15 +13,15 @@ from safeswap import moved
 if TYPE_CHECKING:
     from safeswap.workflow.assessing import assess as assess
     from safeswap.workflow.assessing import assess_file as assess_file
+    from safeswap.workflow.masking import describe as describe
     from safeswap.workflow.masking import mask as mask
     from safeswap.workflow.masking import mask_file as mask_file
     from safeswap.workflow.masking import plan as plan
+    from safeswap.workflow.masking import read as read
+    from safeswap.workflow.masking import read_key as read_key
     from safeswap.workflow.masking import swap as swap
+    from safeswap.workflow.masking import to_frame as to_frame
     from safeswap.workflow.masking import undo as undo
-    from safeswap.workflow.reading import describe as describe
-    from safeswap.workflow.reading import read as read
-    from safeswap.workflow.reading import read_key as read_key
-    from safeswap.workflow.reading import to_frame as to_frame
     from safeswap.workflow.releasing import release as release
     from safeswap.workflow.releasing import verify as verify
     from safeswap.workflow.risks import confidentiality as confidentiality
@@ -37,12 +37,12 @@ _HOME = {
     "assess_file": "assessing",
     "check_tables": "safe",
     "confidentiality": "risks",
-    "describe": "reading",
+    "describe": "masking",
     "mask": "masking",
     "mask_file": "masking",
     "plan": "masking",
-    "read": "reading",
-    "read_key": "reading",
+    "read": "masking",
+    "read_key": "masking",
     "recode": "session",
     "release": "releasing",
     "risky": "risks",
@@ -50,7 +50,7 @@ _HOME = {
     "safe_table": "safe",
     "study": "studying",
     "swap": "masking",
-    "to_frame": "reading",
+    "to_frame": "masking",
     "undo": "masking",
     "verify": "releasing",
 }

@@ -18,8 +18,7 @@ from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.spec import MaskSpec
 from safeswap.model.two_files import merge_files, order_like, split_file
-from safeswap.workflow.masking import mask, undo
-from safeswap.workflow.reading import read
+from safeswap.workflow.masking import mask, read, undo
 
 
 @check_types

@@ -1,4 +1,4 @@
-"""Plan, mask, keep and undo: the verbs that change data or say what would change."""
+"""Read, describe, plan, mask, keep and undo: the verbs from a file to its masked form and back."""
 
 from __future__ import annotations
 
@@ -12,23 +12,98 @@ from threading import Lock
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 from safeswap.errors import EngineError, SpecError
+from safeswap.files.formats import ReadingOptions
 from safeswap.model.audit import Audit
 from safeswap.model.checked import Default, check_types, select_stated
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked, MaskedFile
 from safeswap.model.microdata import Microdata
 from safeswap.model.options import ColumnOptions, EngineOptions
-from safeswap.model.plan import Plan
 from safeswap.model.scenario import Scenario, Scenarios, as_scenarios
 from safeswap.model.schema import Schema
-from safeswap.model.spec import MaskSpec, SwapSpec
+from safeswap.model.spec import MaskSpec, Plan, SwapSpec
 from safeswap.model.study import StudySpec
-from safeswap.workflow.reading import read
 
 if TYPE_CHECKING:
+    from safeswap.methods.safe.spec import SafeTables
     from safeswap.model.score import Assessment
     from safeswap.on_disk.job import Job
     from safeswap.releases.ledger import LedgerFile
+
+
+@check_types
+def read(source: Any, **options: Unpack[ReadingOptions]) -> Microdata:
+    """Read a file or dataframe. See :func:`safeswap.files.read.read` for the options.
+
+    >>> import pyarrow as pa
+    >>> read(pa.table({"id": [1, 2], "Sex": ["m", "f"]}), identifier="id")
+    <Microdata: 2 records × 2 attributes: id, Sex>
+    """
+    from safeswap.files.read import read as read_source
+
+    given = select_stated(options, ReadingOptions)
+    return source if isinstance(source, Microdata) and not given else read_source(source, **given)
+
+
+@contextmanager
+def reading_alike() -> Iterator[None]:
+    """Within the block, parse only what differs of a large text file from one that was read before."""
+    from safeswap.files.delimited import reading_alike as comparing
+
+    with comparing():
+        yield
+
+
+@check_types
+def read_key(path: str | PathLike[str]) -> Key:
+    """Read a key file; refuse one that others can read."""
+    from safeswap.files.keyfile import read_key as read_key_file
+
+    return read_key_file(path)
+
+
+@check_types
+def describe(data: Any, *, tolerance: int = 3) -> Any:
+    """Describe the attributes, levels and small cells of a file, without showing a record.
+
+    >>> from safeswap import datasets
+    >>> describe(datasets.cps8d()).records
+    48842
+    """
+    from safeswap.files.describe import describe as describe_data
+
+    return describe_data(read(data), tolerance=tolerance)
+
+
+@check_types
+def to_frame(data: Masked | Microdata | SafeTables, *, like: Any = None) -> Any:
+    """Convert to a dataframe of the caller's own type, or of the type of ``like`` (or "pandas", "polars", "arrow").
+
+    >>> import pandas, safeswap
+    >>> frame = pandas.DataFrame({"Sex": ["f", "m", "m", "f"], "Race": ["a", "b", "a", "b"]})
+    >>> type(to_frame(safeswap.swap(frame, swap=["Race"], pairs=1, insecure_seed=1))).__module__.split(".")[0]
+    'pandas'
+    """
+    if isinstance(data, Masked | Microdata):
+        from safeswap.files.frames import to_frame as as_frame
+        from safeswap.releases.ledger import configured_ledger
+        from safeswap.releases.register import EXPORTED, FileRegister, enter
+
+        enter(data, EXPORTED, known=FileRegister(configured_ledger()))
+        return as_frame(data, like=like)
+    from safeswap.projects.tables import to_long
+
+    return to_long(data, like=like)
+
+
+def find_frame_type(data: Microdata) -> str:
+    """Return the library of the caller's dataframe, by its name in narwhals."""
+    import narwhals as nw
+
+    if data.origin is None:
+        return "pyarrow"
+    frame = nw.from_native(data.origin, pass_through=True)
+    return frame.implementation.value if isinstance(frame, nw.DataFrame) else "pyarrow"
 
 
 @check_types
@@ -63,7 +138,7 @@ def check_in_memory(name: str) -> None:
     """Refuse an engine that does not work on data in memory."""
     if name == "memory":
         return
-    from safeswap.on_disk.engines import ENGINES
+    from safeswap.on_disk.job import ENGINES
 
     if name not in ENGINES:
         raise SpecError(
@@ -231,7 +306,7 @@ def mask_file(
         attributes=None if attributes is None else tuple(attributes),
         announce=lambda masking: enter_files(masking, register),
     )
-    counting = "memory" if asked else _counting_engine(engine, measures)
+    counting = "memory" if asked or not measures else _counting_engine(engine, measures)
     masked = mask_pipeline(job) if job.spec.method == "pipeline" else mask_files(job)
     if measures and masked.assessment is None:
         return replace(masked, assessment=_measure_written(job, measures, counting, asked))
@@ -257,10 +332,10 @@ def _counting_engine(engine: str, measures: Sequence[str]) -> str:
     """Return the engine that assesses the result: the masking one if counts suffice. Spark refuses other measures."""
     from safeswap import registry
     from safeswap.measures.base import largest_small
-    from safeswap.on_disk.engines import check_countable
+    from safeswap.on_disk.job import check_countable
 
     by_counts = largest_small([registry.measure(name) for name in measures]) is not None
-    if engine == "spark" and measures:
+    if engine == "spark":
         check_countable(engine, by_counts=by_counts)
     return engine if by_counts or engine == "spark" else "memory"
 
@@ -351,7 +426,7 @@ def keep(
 def register(made: Masked | Microdata) -> None:
     """Enter data written without :func:`keep` into the register of the agency's ledger.
 
-    Whoever masks or releases a copy of them later then tells what was done to them here.
+    A later masking or release of a copy then states what was done to them here.
     """
     from safeswap.releases.ledger import configured_ledger
     from safeswap.releases.register import FileRegister, enter
@@ -408,11 +483,12 @@ def recall(
     agency's ledger. ``recipe`` is what was done to the file before any of them without leaving a record. ``households``
     are the original and the masked file of households, if two files were masked in one job.
     """
-    from safeswap.files.sources import existing_file
+    from safeswap.files.formats import existing_file
+    from safeswap.model.microdata import join_pasts
     from safeswap.on_disk.masking import digest_of_both
     from safeswap.on_disk.masking import recall as recall_masking
     from safeswap.releases.ledger import configured_ledger
-    from safeswap.releases.register import FileRegister, find_past_of_file, join_pasts
+    from safeswap.releases.register import FileRegister, find_past_of_file
 
     if len(households) not in (0, 2):
         raise SpecError(

@@ -33,8 +33,7 @@ from safeswap.studies.choice import Choice
 from safeswap.studies.run import count_candidates
 from safeswap.studies.study import Study
 from safeswap.workflow.assessing import assess
-from safeswap.workflow.masking import as_study_spec
-from safeswap.workflow.reading import read
+from safeswap.workflow.masking import as_study_spec, read
 from safeswap.workflow.risks import two_files
 from safeswap.workflow.session import ArgusSession, Steps, as_recipe
 from safeswap.workflow.studying import study

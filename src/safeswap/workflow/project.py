@@ -33,9 +33,8 @@ from safeswap.projects.project import Project
 from safeswap.projects.proposal import looks_like_identifier
 from safeswap.projects.settings import Requirement
 from safeswap.projects.stages import FOLDER, StageStore, dump_stage, load_stage, make_private_folder
-from safeswap.studies.files import CheckpointDirectory
 from safeswap.workflow.households import split_masked
-from safeswap.workflow.masking import as_replicate, keep, recall
+from safeswap.workflow.masking import as_replicate, keep, read, read_key, recall
 from safeswap.workflow.project_status import (
     STATE,
     digest_rules,
@@ -46,7 +45,6 @@ from safeswap.workflow.project_status import (
     project_status,
     read_state,
 )
-from safeswap.workflow.reading import read, read_key
 from safeswap.workflow.reporting import measure_requirement, report
 from safeswap.workflow.step_table import UTILITY, Figure, StepRow, count_unsafe, describe_step, measure_utility
 
@@ -423,6 +421,7 @@ class _Job:
 
     def run_study(self, data: Microdata, progress: Callable[[int, int], None] | None) -> StudyReport:
         """Run the study, or take the result of an earlier run; an interrupted one resumes where it stopped."""
+        from safeswap.studies.run import CheckpointDirectory
         from safeswap.workflow.studying import study
 
         asked = self.project.question

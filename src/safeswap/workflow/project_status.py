@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from safeswap.arrays import keyed
-from safeswap.files.sources import existing_file
+from safeswap.files.formats import existing_file
 from safeswap.model.checked import check_types
 from safeswap.on_disk.masking import digest_of_both
 from safeswap.projects.project import Project

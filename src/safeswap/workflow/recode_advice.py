@@ -21,7 +21,7 @@ from safeswap.arrays.types import Int64s
 from safeswap.errors import SpecError
 from safeswap.measures.key_cells import key_classes
 from safeswap.measures.risk.risky import unsafe_cells
-from safeswap.measures.utility.categories import bits_lost, entropy
+from safeswap.measures.utility.information import bits_lost, entropy
 from safeswap.methods.recode.apply import check_step, values_of
 from safeswap.methods.recode.rules import Values, map_values, pin_ranges
 from safeswap.methods.recode.steps import ByHierarchy, Drop, Ranges, Recode, Step, TopBottomCode, Truncate, as_step
@@ -31,7 +31,7 @@ from safeswap.model.combination import Combinations, as_combinations, check_comb
 from safeswap.model.microdata import Microdata, smallest_code_type
 from safeswap.model.scenario import Scenario, as_scenario, propose_bands
 from safeswap.model.schema import Kind, level_texts
-from safeswap.workflow.reading import read
+from safeswap.workflow.masking import read
 
 MOST_MERGES = 24
 """The largest number of pairs of neighbouring levels to try, those with the fewest records first."""

@@ -17,8 +17,7 @@ from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
-from safeswap.workflow.masking import mask
-from safeswap.workflow.reading import read
+from safeswap.workflow.masking import mask, read
 
 
 class RiskOptions(TypedDict, total=False):

@@ -13,7 +13,7 @@ from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.scenario import Resolved, Scenario, as_scenario, describe_numbers, fill_in, resolve_files
-from safeswap.workflow.reading import find_frame_type, read
+from safeswap.workflow.masking import find_frame_type, read
 
 if TYPE_CHECKING:
     from safeswap.measures.plot.values import ConfidentialityPlot

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, TypedDict, Unpack
 
-from safeswap.files.sources import ReadingOptions
+from safeswap.files.formats import ReadingOptions
 from safeswap.measures.table_check import TableCheck, check_programme
 from safeswap.methods.safe.spec import SafeSpec, SafeTables
 from safeswap.model.checked import Default, check_types, select_stated

@@ -15,7 +15,7 @@ from typing import Any
 from safeswap import registry
 from safeswap.errors import SafeswapError, SpecError
 from safeswap.measures.risk.risky import Risky, risky
-from safeswap.measures.utility.categories import InformationLoss
+from safeswap.measures.utility.information import InformationLoss
 from safeswap.methods.recode.recipe import History, Recipe, RecipeStep, add_step_number, apply_recode, describe_step
 from safeswap.methods.recode.steps import Step, as_step
 from safeswap.model.checked import check_types
@@ -24,7 +24,7 @@ from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
 from safeswap.model.score import Comparison
 from safeswap.model.spec import MaskSpec
-from safeswap.workflow.reading import read
+from safeswap.workflow.masking import read
 
 Steps = Recipe | Step | MaskSpec | Mapping[str, Any] | Iterable[Any] | str | PathLike[str]
 
@@ -158,7 +158,7 @@ class ArgusSession:
                 data.schema[name]
         first = Stage(step=None, data=data, original=data, asked=asked)
         session = cls(asked=asked, history=History(), stages=(first,), key=key)
-        return session if recipe is None else session._at(History(as_recipe(recipe)))
+        return session if recipe is None else session._move_to(History(as_recipe(recipe)))
 
     @property
     def recipe(self) -> Recipe:
@@ -188,17 +188,17 @@ class ArgusSession:
 
     def edit(self, recipe: Recipe) -> ArgusSession:
         """Return the session with another recipe; undo returns to this one."""
-        return self._at(self.history.do(recipe))
+        return self._move_to(self.history.do(recipe))
 
     def undo(self) -> ArgusSession:
         """Return the session with the previous recipe."""
-        return self._at(self.history.undo())
+        return self._move_to(self.history.undo())
 
     def redo(self) -> ArgusSession:
         """Return the session with the recipe that was undone last."""
-        return self._at(self.history.redo())
+        return self._move_to(self.history.redo())
 
-    def _at(self, history: History) -> ArgusSession:
+    def _move_to(self, history: History) -> ArgusSession:
         same = self.recipe.common(history.present)
         stages = list(self.stages[: same + 1])
         for number, step in enumerate(history.present.steps[same:], start=same + 1):

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
 from safeswap.model.checked import Default, check_types
 from safeswap.model.key import Key
 from safeswap.model.study import StudySpec
-from safeswap.studies.files import CheckpointDirectory
-from safeswap.workflow.masking import as_key, as_study_spec
-from safeswap.workflow.reading import find_frame_type, read
+from safeswap.studies.run import CheckpointDirectory, run_study
+from safeswap.workflow.masking import as_key, as_study_spec, find_frame_type, read
 
 if TYPE_CHECKING:
     from safeswap.studies.study import Study
@@ -78,8 +77,6 @@ def study(
     how: dict[str, Any] = {"key": secret, "progress": options["progress"], "threads": options["threads"]}
     how["checkpoint"] = CheckpointDirectory(checkpoint) if isinstance(checkpoint, str | PathLike) else checkpoint
     if budget is None:
-        from safeswap.studies.run import run_study
-
         found = run_study(data, question, **how)
     else:
         from safeswap.studies.search import search_study

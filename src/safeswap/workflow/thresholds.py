@@ -23,8 +23,7 @@ from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.text import plural
-from safeswap.workflow.masking import mask
-from safeswap.workflow.reading import read
+from safeswap.workflow.masking import mask, read
 
 _GROWTH = 1.3
 _FIRST = 1e6
@@ -71,8 +70,8 @@ def mask_below(
     The risk is that of :func:`~safeswap.measures.risk.individual_risk.record_risks`: one over the number of people who
     share the keys, or its estimate if a survey weight is given. With ``by="suppress"`` values of the keys are blanked,
     at the smallest tolerance that suffices. With ``by="swap"`` the keys in ``swap`` are exchanged, records above the
-    threshold first, at the smallest rate that suffices: whoever looks up a record above the threshold then finds
-    somebody else's, since at least one of its keys is not its own. ``secret`` is ``key`` or ``insecure_seed``.
+    threshold first, at the smallest rate that suffices: a search for a record above the threshold then finds
+    someone else's, since at least one of its keys is not its own. ``secret`` is ``key`` or ``insecure_seed``.
 
     >>> import safeswap as ss
     >>> keys = ["Age", "Edu", "Race", "MS"]
@@ -113,7 +112,7 @@ def _find_above(data: Microdata, keys: Sequence[str], threshold: float, weight: 
 
     risks = record_risks(data, keys, weight=weight)
     over = risks.risks > threshold
-    return risks.above(threshold), int(risks.cells.like[over].max(initial=0)) + 1
+    return risks.count_above(threshold), int(risks.cells.like[over].max(initial=0)) + 1
 
 
 def _suppressions(
@@ -133,12 +132,12 @@ def _swaps(data: Microdata, above: int, smallest: int) -> Iterator[Callable[...,
     pairs = min(most, ceil(above / 2))
     while True:
 
-        def stated(keys: Any, swap: Any, fixed: Any, pairs: int = pairs) -> dict[str, Any]:
+        def make_spec(keys: Any, swap: Any, fixed: Any, pairs: int = pairs) -> dict[str, Any]:
             targeting = {"keys": keys, "n": max(2, smallest), "weight": _FIRST}
             spec = {"method": "swap", "swap": swap, "fixed": fixed, "pairs": pairs, "on_shortfall": "take"}
             return {**spec, "targeting": targeting}
 
-        yield stated
+        yield make_spec
         if pairs in (0, most):
             return
         pairs = min(most, max(pairs + 1, ceil(pairs * _GROWTH)))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeswap.arrays.sketch import CELLS, Sketch, choose_columns, sketch_words
+from safeswap.arrays.sketch import CELLS, Columns, Sketch, choose_columns, sketch_blocks, sketch_words
 
 
 def random_words(seed: int, records: int, levels: list[int]) -> np.ndarray:
@@ -68,15 +68,19 @@ def test_a_view_has_at_most_eight_columns(columns):
     assert (sketch.views >= 0).sum(axis=1).max() <= 8
 
 
-def test_a_sketch_made_from_a_known_one_is_that_made_from_scratch() -> None:
+def test_sketches_of_several_files_in_blocks_are_those_of_each_file_alone() -> None:
     words = random_words(7, 6000, [2, 5, 16, 50, 400, 5000])
-    known = sketch_words(words, list(words[:, :4096]))
     masked = words.copy()
     masked[2, :900] = masked[2, :900][::-1]
-    samples = list(masked[:, :4096])
-    fresh = sketch_words(masked, samples)
-    made = sketch_words(masked, samples, known=known, changed={2})
-    assert 0 < sum(2 not in view for view in fresh.views.tolist()) < len(fresh.views)
-    assert not np.array_equal(fresh.cells, known.cells)
-    for one, other in zip(made, fresh, strict=True):
-        np.testing.assert_array_equal(one, other)
+    rows = np.vstack([words, masked[2:3]])
+    blocks = [rows[:, start : start + 2500].copy() for start in range(0, 6000, 2500)]
+    order = [4, 1, 2, 0, 5, 3]  # the second file lists its columns in another order
+    files = [
+        Columns(list(words[:, :4096]), range(6)),
+        Columns(list(masked[order, :4096]), [6 if column == 2 else column for column in order]),
+    ]
+    alone = [sketch_words(words, files[0].samples), sketch_words(masked[order], files[1].samples)]
+    assert not np.array_equal(alone[0].cells, alone[1].cells)
+    for made, expected in zip(sketch_blocks(blocks, 6000, files), alone, strict=True):
+        for one, other in zip(made, expected, strict=True):
+            np.testing.assert_array_equal(one, other)

@@ -11,7 +11,7 @@ import pytest
 from safeswap import datasets, workflow
 from safeswap.charts import confidentiality
 from safeswap.charts.confidentiality import default_second, plot_figure, plot_html, plot_png, plot_svg, view_limits
-from safeswap.charts.payload import as_json
+from safeswap.charts.scripts import as_json
 from safeswap.measures.plot.values import Policy
 
 KEYS = ("turnover", "employees")

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.studies import cps_study, hostile_study, impossible_study, published_study
 
 from safeswap.charts.map import map_svg
-from safeswap.charts.payload import Room, as_json, map_payload
-from safeswap.charts.points import TABLE_MEASURES, points_of
+from safeswap.charts.points import TABLE_MEASURES, Room, map_payload, points_of
+from safeswap.charts.scripts import as_json
 
 OTHERS = ({"method": "swap", "swap": ["Sex"], "pairs": 300},)
 

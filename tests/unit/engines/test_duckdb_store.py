@@ -11,8 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from safeswap.engines.duckdb.engine import DuckDBTable
-from safeswap.engines.duckdb.store import Store
+from safeswap.engines.duckdb.store import DuckDBTable, Store
 from safeswap.errors import EngineError, SpecError
 
 

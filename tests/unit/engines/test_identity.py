@@ -9,8 +9,7 @@ import pyarrow as pa
 import pytest
 
 from safeswap.arrays import keyed
-from safeswap.engines.base import record_identity
-from safeswap.model.microdata import Microdata
+from safeswap.model.microdata import Microdata, record_identity
 from safeswap.model.schema import Attribute, Kind, Schema
 
 MAC_KEY = bytes(range(32))

@@ -9,9 +9,8 @@ import pytest
 
 from safeswap.errors import InputError, OutputError, SpecError
 from safeswap.files import formats
-from safeswap.files.formats import FORMATS, Format, Loaded, TextOptions
+from safeswap.files.formats import FORMATS, Format, Limits, Loaded, TextOptions, format_of
 from safeswap.files.read import read
-from safeswap.files.sources import Limits, format_of
 from safeswap.files.write import write
 
 

@@ -19,8 +19,7 @@ from safeswap.files.read import read
 from safeswap.model.audit import Audit, Exchange
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
-from safeswap.model.plan import Plan
-from safeswap.model.spec import SwapSpec
+from safeswap.model.spec import Plan, SwapSpec
 
 
 def exchanged(data: Microdata, stages: list[tuple[tuple[str, ...], list[tuple[int, int]]]]) -> Masked:

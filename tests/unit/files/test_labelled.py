@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from safeswap import workflow
 from safeswap.errors import OutputError, SpecError
-from safeswap.files.labelled import list_losses, write_dta, write_sav
+from safeswap.files.labelled import write_dta, write_sav
 from safeswap.files.read import read
+from safeswap.files.write import list_losses
 from safeswap.files.write import write as write_file
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata

@@ -12,18 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeswap.files.splice import (
-    BINARY,
-    I64,
-    LIST,
-    STRUCT,
-    CannotSplice,
-    footer_bytes,
-    parse,
-    same_chunks,
-    serialise,
-    splice,
-)
+from safeswap.files.parquet_bytes import BINARY, I64, LIST, STRUCT, footer_bytes, parse, serialise
+from safeswap.files.rewrite import CannotSplice, same_chunks, splice
 
 ROWS = 5_000
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from tests.oracles.linkage import Case, random_case, shares
 
+import safeswap as ss
 from safeswap import datasets, workflow
 from safeswap.errors import EngineError, SpecError
 from safeswap.measures.plot import fellegi_sunter
@@ -144,3 +145,24 @@ def test_a_sample_is_not_called_exact(monkeypatch):
     monkeypatch.setattr(fellegi_sunter, "_EM_PAIRS", 10)
     assert not learnt(case, training="em")[2]["exact"]
     assert learnt(case)[2]["exact"]
+
+
+def test_a_recoded_key_links_in_the_categories_of_the_release() -> None:
+    """A number in bands, and codes cut short: such keys tell less than before, and not nothing."""
+    data = datasets.synthetic_enterprises()
+    data = Microdata(data.table.slice(0, 200), data.schema)
+    bands = {"step": "ranges", "attribute": "employees", "breaks": [5, 20, 50]}
+    recode = {"method": "recode", "steps": [bands, {"step": "truncate", "attribute": "region", "characters": 1}]}
+    swap = {"method": "swap", "swap": ["region"], "rate": 0.1}
+
+    def link(*files: object) -> list[float]:
+        found = ss.attack(
+            *files, scenario={"keys": ["employees", "region"]}, attacks=["fellegi_sunter", "nearest_record"]
+        )
+        return [outcome.success for outcome in found]
+
+    coarse = workflow.mask(data, recode, insecure_seed=1)
+    swapped = workflow.mask(data, ss.Pipeline([recode, swap]), insecure_seed=1)
+    classes = len(set(zip(*(coarse.data.table[name].to_pylist() for name in ("employees", "region")), strict=True)))
+    assert link(coarse) == link(coarse.data, data) == [pytest.approx(classes / 200)]
+    assert 0.7 * classes / 200 < link(swapped)[0] < classes / 200

@@ -15,7 +15,8 @@ from tests.unit.measures.samples import microdata
 from safeswap import datasets, mask, registry
 from safeswap.errors import SpecError
 from safeswap.measures.base import is_blind_to_recoding
-from safeswap.measures.utility.categories import Hellinger, InformationLoss, bits_lost
+from safeswap.measures.utility.categories import Hellinger
+from safeswap.measures.utility.information import InformationLoss, bits_lost
 from safeswap.methods.recode.apply import apply_step
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Schema

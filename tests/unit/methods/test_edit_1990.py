@@ -215,8 +215,8 @@ def test_the_diagnosis_agrees_with_dropping_the_key(census):
     told = {each["change"]: each["more"] for each in masked.audit.facts["diagnosis"]}
     assert masked.audit.facts["unmatched"] > 20
     from safeswap.arrays import keyed
-    from safeswap.engines.base import record_identity
     from safeswap.methods.edit_1990.areas import draw_limit
+    from safeswap.model.microdata import record_identity
 
     derived = keyed.derive(KEY.secret, "data", census.schema.name, len(census), "edit_1990", "sample", 0)
     draws = keyed.draws(keyed.integer_blocks(record_identity(census, bytes(32))), derived)

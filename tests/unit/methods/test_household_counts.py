@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from safeswap.arrays import cells
-from safeswap.methods.household_swap import households, report, swapping
+from safeswap.methods.household_swap import households, method, swapping
 from safeswap.methods.household_swap.households import Households
+from safeswap.methods.household_swap.method import undoing_chance
 from safeswap.methods.household_swap.pairing import FIXED, FREE
-from safeswap.methods.household_swap.report import undoing_chance
 from safeswap.methods.household_swap.swapping import Population, Risk, Rules, Swapped, count_in_areas, swap_once
 
 PATHS = np.array([[a, 10 * a + b, 100 * a + 10 * b + c] for a in range(2) for b in range(3) for c in range(2)])
@@ -82,7 +82,7 @@ def test_the_misplaced_share_is_the_same_by_table_and_by_hash(monkeypatch: pytes
 @pytest.mark.parametrize("is_sorted", [False, True])
 def test_the_chance_of_undoing_is_that_of_the_definition(is_sorted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if is_sorted:  # keys are sorted if there are many, otherwise counted
-        monkeypatch.setattr(report, "_KEYS_PER_HOUSEHOLD", 0)
+        monkeypatch.setattr(method, "_KEYS_PER_HOUSEHOLD", 0)
     found, done = swapped(people(3))
     population, cell = found.population, found.population.profiles[-1]
     now = np.where(done.partner >= 0, population.area[done.partner], population.area)

@@ -30,7 +30,7 @@ SPECS: list[dict[str, Any]] = [
         "partner": "near",
         "match_size": False,
     },
-    {"risk_variables": ["AGE"], "similar": [[]], "rate": 0.1, "over_rate": "riskiest", "k": 5, "crowd": 0},
+    {"risk_variables": ["AGE", "SEX"], "similar": [[]], "rate": 0.1, "over_rate": "riskiest", "k": 5, "crowd": 0},
     {"risk_variables": ["AGE", "ORIGIN"], "similar": [["HTYPE", "TENURE"]], "rate": 0.9, "rounds": 1},
 ]
 

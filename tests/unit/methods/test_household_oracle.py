@@ -13,6 +13,8 @@ from safeswap.errors import InfeasibleError
 KEY = ss.Key(bytes(range(32)))
 LOSING = (349, 449, 693, 755, 868, 1078, 1105, 1125, 1618, 2037, 2041, 2062, 2506, 2523, 2688, 2761)
 """Files in which those found by later rounds would take the partners of some at risk."""
+MIXED = (36721, 55639)
+"""Such files in which others, unmatched, are in a cell whose partners agree in a loose profile only."""
 
 
 def covered_and_most(seed: int, rounds: int) -> tuple[int, int, int] | None:
@@ -33,7 +35,7 @@ def covered_and_most(seed: int, rounds: int) -> tuple[int, int, int] | None:
     return covered, ss.plan(data, spec).feasible, definition.most_covered()
 
 
-@pytest.mark.parametrize(("rounds", "seeds"), [(1, range(200)), (3, (*range(150), *LOSING))])
+@pytest.mark.parametrize(("rounds", "seeds"), [(1, range(200)), (3, (*range(150), *LOSING, *MIXED))])
 def test_every_household_at_risk_that_any_pairing_allows_is_swapped(rounds: int, seeds: Iterable[int]) -> None:
     """By one trial and by three: those found later never cost one at risk its partner."""
     found = [each for seed in seeds if (each := covered_and_most(seed, rounds)) is not None]

@@ -20,9 +20,8 @@ from safeswap.methods.swap import Swap
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
-from safeswap.model.plan import Plan
 from safeswap.model.schema import Attribute, Kind, Schema
-from safeswap.model.spec import SwapSpec, Targeting
+from safeswap.model.spec import Plan, SwapSpec, Targeting
 from safeswap.on_disk.audit_record import read_audit_record, write_audit
 
 KEY = Key(bytes(range(32)))

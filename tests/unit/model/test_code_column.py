@@ -127,3 +127,34 @@ def test_short_integers_in_uneven_chunks_are_coded_alike_by_any_number_of_thread
     coded = code_column(pa.chunked_array([pa.array(chunk) for chunk in chunks]))
     assert (coded.levels.to_numpy()[coded.codes] == values).all()
     assert coded.levels.to_pylist() == list(range(-300, 300))
+
+
+SHORT_TEXTS = st.one_of(
+    st.none(),
+    st.text("0123456789.,-+/", max_size=15),
+    st.text(st.characters(max_codepoint=127, exclude_characters="\0"), max_size=8),
+)
+OTHER_TEXTS = st.sampled_from(["\0", "é", "nine chars", "1234567890123456", "12345678e"])
+
+
+@given(
+    st.lists(SHORT_TEXTS, min_size=1, max_size=30),
+    st.lists(OTHER_TEXTS, max_size=1),
+    st.sampled_from([pa.string(), pa.large_string()]),
+    st.integers(0, 30),
+)
+def test_texts_packed_into_words_are_coded_as_arrow_codes_them(
+    texts: list[str | None], others: list[str], kind: pa.DataType, cut: int
+) -> None:
+    column = pa.chunked_array([texts[:cut], texts[cut:] + others], kind).slice(min(1, len(texts) - 1))
+    packed = microdata._code_short_texts(column)
+    encoded = pa.chunked_array([column.combine_chunks().dictionary_encode()])
+    expected = microdata.code_column(encoded)
+    if others:
+        assert packed is None
+        return
+    assert packed is not None
+    assert packed.codes.tolist() == expected.codes.tolist()
+    assert packed.codes.dtype == expected.codes.dtype
+    assert packed.levels.equals(expected.levels)
+    assert packed.has_missing == expected.has_missing

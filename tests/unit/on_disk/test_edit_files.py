@@ -13,7 +13,7 @@ import pytest
 import safeswap as ss
 from safeswap import datasets, workflow
 from safeswap.errors import EngineError, InputError, SpecError, UnsafeRelease
-from safeswap.files.splice import same_chunks
+from safeswap.files.rewrite import same_chunks
 from safeswap.model.schema import Attribute, Kind, Schema
 from safeswap.on_disk import job as module
 from safeswap.workflow.masking import recall

@@ -18,7 +18,7 @@ import pytest
 
 from safeswap import datasets, workflow
 from safeswap.errors import InputError, UnsafeRelease
-from safeswap.files import rewrite, splice
+from safeswap.files import rewrite
 from safeswap.files.parquet import open_parquet
 from safeswap.on_disk import job as module
 
@@ -39,15 +39,15 @@ PROGRAM = """
 import json, os, signal, sys
 from safeswap import datasets, workflow
 from safeswap.errors import SafeswapError
-from safeswap.files import splice
+from safeswap.files import rewrite
 folder, spec, ending = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3]
-copied, copies = splice._copy_chunk, []
+copied, copies = rewrite._copy_chunk, []
 def counted(*arguments):
     copies.append(1)
     if len(copies) == 20 and ending:
         os.kill(os.getpid(), getattr(signal, ending))
     return copied(*arguments)
-splice._copy_chunk = counted
+rewrite._copy_chunk = counted
 places = dict(target=f"{folder}/masked.parquet", audit=f"{folder}/audit", schema=datasets.synthetic_census_schema())
 try:
     workflow.mask_file(f"{folder}/census.parquet", spec=spec, insecure_seed=1, **places)
@@ -142,7 +142,7 @@ def test_a_disk_that_gives_back_other_bytes_is_noticed(folder: Path, monkeypatch
 
     def then_rotten(files: Any, target: Path, **options: Any) -> Any:
         written = put_together(files, target, **options)
-        start, length = splice._extent(splice._chunks(splice.read_footer(target).groups[0])["INCOME"])
+        start, length = rewrite._extent(rewrite._chunks(rewrite.read_footer(target).groups[0])["INCOME"])
         with target.open("r+b") as file:
             file.seek(start + length // 2)
             byte = file.read(1)

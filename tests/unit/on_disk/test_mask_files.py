@@ -15,7 +15,7 @@ import pytest
 import safeswap as ss
 from safeswap import datasets, workflow
 from safeswap.errors import EngineError, InputError, OutputError, UnsafeRelease
-from safeswap.files import rewrite, splice
+from safeswap.files import rewrite
 from safeswap.files.parquet import open_parquet
 from safeswap.on_disk import job as module
 from safeswap.workflow.masking import recall
@@ -89,7 +89,7 @@ def test_columns_that_cannot_be_copied_are_encoded_anew(
     census: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
-        raise splice.CannotSplice
+        raise rewrite.CannotSplice
 
     monkeypatch.setattr(rewrite, "splice", refuse)
     masked(census, engine)

@@ -15,7 +15,7 @@ from tests.households import persons, persons_table
 import safeswap as ss
 from safeswap import datasets
 from safeswap.errors import UnsafeRelease
-from safeswap.files.numbering import agreement, numbers_households, split_groups
+from safeswap.files.identifiers import agreement, numbers_households, split_groups
 from safeswap.model.households import mark_household_attributes
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata, code_column

@@ -22,10 +22,10 @@ from safeswap import registry, workflow
 from safeswap.errors import InputError, OutputError, UnsafeRelease
 from safeswap.files.write import write
 from safeswap.model.masked import Masked
-from safeswap.model.microdata import PastStep
+from safeswap.model.microdata import PastStep, join_pasts
 from safeswap.releases import register as register_of
 from safeswap.releases.ledger import configured_ledger
-from safeswap.releases.register import FileRegister, MemoryRegister, find_past, join_pasts
+from safeswap.releases.register import FileRegister, MemoryRegister, find_past
 from safeswap.workflow.masking import keep, recall, register
 
 KINDS = dict.fromkeys(("age", "income", "hours", "rent"), "numeric")

@@ -12,15 +12,22 @@ from pyarrow import parquet
 from tests.hand_made import release_of
 
 from safeswap.errors import UnsafeRelease
-from safeswap.files.sources import sum_file
+from safeswap.files.formats import sum_file
 from safeswap.model.release import PublicFacts, Release
 from safeswap.model.schema import Attribute, Schema
+from safeswap.releases import scan_data
 from safeswap.releases.bundle import write_bundle
 from safeswap.releases.manifest import MANIFEST, Manifest, read_manifest
-from safeswap.releases.public_data import _remove_time
+from safeswap.releases.public_data import _remove_time, write_data
 from safeswap.releases.scan import scan_bundle, verify_bundle
 from safeswap.releases.scan_data import _formula_cells
 from safeswap.reports.public import dictionary_csv, dictionary_json
+
+
+@pytest.fixture(autouse=True, params=[False, True], ids=["parsed", "matched"])
+def matched(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the lines of a CSV file be matched with the released records first, as in large files, or not."""
+    monkeypatch.setattr(scan_data, "is_worth_compiling", lambda _: request.param)
 
 
 @pytest.fixture
@@ -291,3 +298,42 @@ def test_a_changed_value_is_found_among_very_many(tmp_path: Path, change: tuple[
     path = directory / "data.csv"
     path.write_bytes(path.read_bytes().replace(*change))
     assert "foreign-value" in inside(directory, release)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_lines_hold_the_records_until_a_byte_is_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    rng = random.Random(seed)
+    monkeypatch.setattr(scan_data, "is_worth_compiling", lambda _: True)
+    monkeypatch.setattr(scan_data, "_AT_ONCE", rng.choice([100, 500, 1 << 22]))
+    number = rng.randrange(1, 80)
+    texts = [rng.choice(["a", "é", None, "long text " * 3]) for _ in range(number)]
+    columns = {
+        "n": pa.array([rng.choice([None, rng.randrange(-(10**6), 10**6)]) for _ in range(number)], pa.int32()),
+        "t": pa.chunked_array([texts[: number // 2], texts[number // 2 :]], pa.string()),
+        "c": pa.array(texts[::-1]).dictionary_encode(),
+    }
+    table = pa.table(columns)
+    schema = Schema(attributes=tuple(Attribute(name=name) for name in columns))
+    release = Release(table=table, schema=schema, facts=PublicFacts(method="none", records=number))
+    path = tmp_path / "data.csv"
+    write_data(release, path, "csv")
+    assert scan_data.holds_records(path, table)
+    content = path.read_bytes()
+    first = content.index(b"\n") + 1
+    for _ in range(20):
+        at, byte = rng.randrange(first, len(content)), rng.choice(b',\n"\r07a')
+        changed = rng.choice([content[:at] + bytes([byte]) + content[at + 1 :], content[:at] + content[at + 1 :]])
+        path.write_bytes(changed)
+        assert scan_data.holds_records(path, table) == (changed == content)
+    path.write_bytes(content + content[first:][: content[first:].index(b"\n") + 1])
+    assert not scan_data.holds_records(path, table)
+
+
+@pytest.mark.parametrize("text", ["", "a,b", 'a"b', "a\nb", "a\rb"])
+def test_texts_that_need_quotes_are_left_to_the_parser(tmp_path: Path, text: str) -> None:
+    table = pa.table({"t": ["x", text], "u": ["y", "z"]})
+    path = tmp_path / "data.csv"
+    path.write_bytes(f"t,u\nx,y\n{text},z\n".encode())  # as a writer without quotes would
+    assert not scan_data.holds_records(path, table)

@@ -15,7 +15,7 @@ from tests.households import persons
 
 import safeswap as ss
 from safeswap.errors import InputError, SafeswapError, SpecError, UnsafeRelease
-from safeswap.files.sources import sum_file
+from safeswap.files.formats import sum_file
 from safeswap.model.households import mark_household_attributes
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata

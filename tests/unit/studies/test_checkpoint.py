@@ -5,7 +5,7 @@ import pytest
 
 from safeswap.errors import InputError, OutputError
 from safeswap.model.study import Figures
-from safeswap.studies.files import CheckpointDirectory
+from safeswap.studies.run import CheckpointDirectory
 
 DIGEST = "0123456789abcdef" * 2
 

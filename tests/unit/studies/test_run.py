@@ -15,8 +15,7 @@ from safeswap import datasets
 from safeswap.model.key import Key
 from safeswap.model.study import ConstraintSet, Figures, StudySpec
 from safeswap.studies import run
-from safeswap.studies.files import CheckpointDirectory
-from safeswap.studies.run import run_study, study_digest
+from safeswap.studies.run import CheckpointDirectory, run_study, study_digest
 from safeswap.studies.study import Study
 
 QUESTION = StudySpec(replicates=6, rates=(0.02, 0.4), true_swap="all", pairing="uniform")

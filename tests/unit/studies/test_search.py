@@ -8,12 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.studies.samples import KEY, sample
 
-from safeswap.arrays.dominance import hypervolume
 from safeswap.errors import EngineError
 from safeswap.model.key import Key
-from safeswap.model.study import ConstraintSet, StudySpec
-from safeswap.studies.files import CheckpointDirectory
-from safeswap.studies.run import run_study
+from safeswap.model.study import ConstraintSet, StudySpec, hypervolume
+from safeswap.studies.run import CheckpointDirectory, run_study
 from safeswap.studies.search import Space, search_study
 from safeswap.studies.study import Study
 

@@ -10,9 +10,8 @@ import pytest
 from tests.unit.studies.samples import KEY, file_of, sample
 
 from safeswap import datasets, registry
-from safeswap.arrays.dominance import find_undominated
 from safeswap.errors import SpecError
-from safeswap.model.study import ConstraintSet, StudySpec
+from safeswap.model.study import ConstraintSet, StudySpec, find_undominated
 from safeswap.studies.run import run_study
 from safeswap.workflow import study
 

@@ -11,7 +11,7 @@ from tests.conformance.strategies import microdata
 from safeswap import datasets, read
 from safeswap.errors import SpecError
 from safeswap.measures.risk.risky import risky
-from safeswap.measures.utility.categories import InformationLoss
+from safeswap.measures.utility.information import InformationLoss
 from safeswap.methods.recode.apply import apply_step
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind

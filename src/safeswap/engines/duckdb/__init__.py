@@ -3,6 +3,5 @@
 ::
 
     engine   the engine: pairs by window functions, changes in record order
-    store    a private database with a memory limit, removed afterwards
-    checks   checks and counts of stored exchanges
+    store    a private database with a memory limit, removed afterwards; its tables, and checks of stored exchanges
 """

@@ -9,70 +9,51 @@ differs in every coordinate, and the first ``wanted`` in the order of the later 
 from __future__ import annotations
 
 import secrets
-import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from safeswap.arrays import keyed, order
 from safeswap.arrays.cells import CellSet
+from safeswap.arrays.heap import return_memory
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Counts, Flags, Int64s, Integers, Rows, UInt32s, Words
 from safeswap.engines.base import (
-    DRAW,
     KEEP,
     Cells,
     Classes,
     Constraint,
     Derivation,
     Ends,
-    Kernel,
     Need,
     PairRequest,
     PartnerRule,
     Repair,
-    Table,
-    column_blocks,
     find_kept,
     number_labels,
     order_classes,
     prefix_share,
     repair,
 )
-from safeswap.engines.duckdb.store import BATCH, Store
+from safeswap.engines.duckdb.store import (
+    BATCH,
+    DuckDBTable,
+    HeldPairs,
+    InOrder,
+    Store,
+    StoredPairs,
+    table_by_position,
+)
 from safeswap.engines.spilled_cells import SpilledCells
 from safeswap.engines.stream import RecordStream, Tally, rows_per_batch
 from safeswap.files.coded_columns import load_coded
 from safeswap.files.parquet import ParquetFiles
-from safeswap.model.microdata import Microdata
+from safeswap.model.microdata import Microdata, column_blocks
 from safeswap.model.spec import Targeting
 
 _WHOLE_FILE = 100_000
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class StoredPairs:
-    """Pairs in a table: rows a and b, the code of each column on either side (a0, b0, …), and their place k."""
-
-    table: str
-    number: int
-    columns: Names
-
-    def __len__(self) -> int:
-        return self.number
-
-
-@dataclass(frozen=True, eq=False)
-class HeldPairs:
-    """Pairs that a method decided on the driver, which holds their rows."""
-
-    rows: Rows
-
-    def __len__(self) -> int:
-        return len(self.rows)
 
 
 class DuckDBRecords:
@@ -191,7 +172,7 @@ class DuckDBRecords:
         """Read some attributes into memory, as codes where that loses nothing."""
         assert isinstance(self.stream.source, ParquetFiles)  # noqa: S101  (what is streamed from elsewhere is drawn)
         loaded = load_coded(self.stream.source, self.schema, names)
-        pa.default_memory_pool().release_unused()  # what the batches took
+        return_memory()  # what the batches took
         return loaded
 
     def words(self, rows: Rows, key: bytes) -> Words:
@@ -499,129 +480,6 @@ class DuckDBRecords:
         for old in (rest, placed, intervals, members, numbered, found.table):
             self.store.drop(old)
         return StoredPairs(table=table, number=decided.kept + decided.wanted, columns=found.columns)
-
-
-class DuckDBTable:
-    """Rows of integers in DuckDB: row r of the file, both words of its draw (h, l), and columns c0, c1, ….
-
-    A stored table is dropped when nobody uses it any more, neither itself nor a query on it.
-    """
-
-    def __init__(self, store: Store, table: str, columns: Names, *sources: DuckDBTable) -> None:
-        self._store, self._table, self._columns = store, table, columns
-        self._sources = sources  # of a query: they live as long as it does
-        if not sources:
-            weakref.finalize(self, store.drop, table).atexit = False
-
-    def map_groups(self, by: Names, order: Names, kernel: Kernel) -> DuckDBTable:
-        """Stream the sorted rows through the kernel, cut where a group ends."""
-        columns = (*by, *kernel.adds)
-        kinds = "".join(f", c{i} BIGINT" for i in range(len(columns)))
-        table = self._store.new_table(f"r BIGINT, h UBIGINT, l UBIGINT{kinds}")
-        read = tuple(dict.fromkeys((*by, *kernel.needs)))
-        listed = ", ".join(self._column(name) for name in read)
-        query = f"SELECT r, h, l, {listed} FROM {self._table} ORDER BY {self._order((*by, *order))}"  # noqa: S608
-        with self._store.inserter(table) as put:
-            for (rows, *words), codes, bounds in _whole_groups(self._store.batches(query), len(by)):
-                values = dict(zip(read, codes, strict=True))
-                added = dict(kernel(bounds, values))
-                if kernel.partner:
-                    partner = added[kernel.partner]
-                    added[kernel.partner] = np.where(partner < 0, -1, rows[partner])
-                put(table_by_position([rows, *words, *(values[n] for n in by), *(added[n] for n in kernel.adds)]))
-        return DuckDBTable(self._store, table, columns)
-
-    def where(self, name: str, value: int) -> DuckDBTable:
-        """Return the rows with this value in a column."""
-        query = f"SELECT * FROM {self._table} WHERE {self._column(name)} = {int(value)}"  # noqa: S608
-        return DuckDBTable(self._store, f"({query})", self._columns, self)
-
-    def union(self, other: Table) -> DuckDBTable:
-        """Return the rows of both tables."""
-        assert isinstance(other, DuckDBTable)  # noqa: S101  (tables of one engine)
-        query = f"SELECT * FROM {self._table} UNION ALL SELECT * FROM {other._table}"  # noqa: S608
-        return DuckDBTable(self._store, f"({query})", self._columns, self, other)
-
-    def totals(self, *names: str) -> tuple[int, ...]:
-        """Return the sums of some columns."""
-        sums = ", ".join(f"sum({self._column(name)})" for name in names)
-        return tuple(int(total or 0) for total in self._store.rows(f"SELECT {sums} FROM {self._table}")[0])  # noqa: S608
-
-    def distinct(self, names: Names) -> Int64s:
-        """Return the distinct combinations of some columns."""
-        listed = ", ".join(self._column(name) for name in names)
-        rows = self._store.rows(f"SELECT DISTINCT {listed} FROM {self._table}")  # noqa: S608
-        return np.array(rows, dtype=np.int64).reshape(-1, len(names))
-
-    def pairs(self, first: str, partner: str, order: Names) -> StoredPairs:
-        """Pair each row in which ``first`` is 1 with its partner."""
-        table = self._store.table_of(
-            f"SELECT row_number() OVER (ORDER BY {self._order(order)}) AS k, r AS a, {self._column(partner)} AS b "  # noqa: S608
-            f"FROM {self._table} WHERE {self._column(first)} = 1"
-        )
-        number = self._store.number(f"SELECT count(*) FROM {table}")  # noqa: S608
-        return StoredPairs(table=table, number=number, columns=())
-
-    def _column(self, name: str) -> str:
-        return f"c{self._columns.index(name)}"
-
-    def _order(self, names: Names) -> str:
-        return ", ".join("h, l" if name == DRAW else self._column(name) for name in names)
-
-
-def _whole_groups(batches: Iterator[pa.RecordBatch], width: int) -> Iterator[tuple[list[Any], list[Int64s], Int64s]]:
-    """Yield sorted rows in batches that split no group: row and words, the other columns, and the bounds of groups.
-
-    The first ``width`` of the other columns tell one group from the next.
-    """
-    held: list[Any] = []
-
-    def cut(columns: list[Any], stop: int, begins: Flags) -> tuple[list[Any], list[Int64s], Int64s]:
-        some = [column[:stop] for column in columns]
-        return some[:3], some[3:], np.append(np.flatnonzero(begins[:stop]), stop)
-
-    for batch in batches:
-        fresh = [column.to_numpy() for column in batch.columns]
-        held = [np.concatenate(both) for both in zip(held, fresh, strict=True)] if held else fresh
-        begins = _group_begins(held[3 : 3 + width])
-        stop = int(np.flatnonzero(begins)[-1])  # the last group may go on in the next batch
-        if stop:
-            yield cut(held, stop, begins)
-            held = [column[stop:] for column in held]
-    if held:
-        yield cut(held, len(held[0]), _group_begins(held[3 : 3 + width]))
-
-
-def _group_begins(columns: list[Int64s]) -> Flags:
-    begins = np.zeros(len(columns[0]), dtype=np.bool_)
-    begins[:1] = True
-    for column in columns:
-        begins[1:] |= column[1:] != column[:-1]
-    return begins
-
-
-class InOrder:
-    """Ascending numbers from batches, taken up to a given one."""
-
-    def __init__(self, batches: Iterator[Rows]) -> None:
-        self._batches = batches
-        self._held: Rows = np.zeros(0, dtype=np.int64)
-
-    def take_below(self, stop: int) -> Rows:
-        """Return the next numbers below ``stop``."""
-        while not len(self._held) or self._held[-1] < stop:
-            batch = next(self._batches, None)
-            if batch is None:
-                break
-            self._held = np.concatenate([self._held, batch])
-        cut = int(np.searchsorted(self._held, stop))
-        taken, self._held = self._held[:cut], self._held[cut:]
-        return taken
-
-
-def table_by_position(columns: Sequence[Any]) -> pa.Table:
-    """Return columns as a table, to insert by position."""
-    return pa.table([pa.array(column) for column in columns], names=[f"x{i}" for i in range(len(columns))])
 
 
 def _differ_condition(constraint: Constraint, zeros: Sequence[tuple[int, int] | None]) -> str:

@@ -15,16 +15,7 @@ import pyarrow as pa
 from safeswap.arrays.cells import CellSet
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Int64s, UInt64s
-from safeswap.engines.base import (
-    KEEP,
-    Derivation,
-    Ends,
-    Kernel,
-    column_blocks,
-    column_identity,
-    find_kept,
-    number_labels,
-)
+from safeswap.engines.base import KEEP, Derivation, Ends, Kernel, find_kept, number_labels
 from safeswap.engines.spark.session import (
     Batches,
     Piece,
@@ -35,6 +26,7 @@ from safeswap.engines.spark.session import (
     unpack,
     whole,
 )
+from safeswap.model.microdata import column_blocks, column_identity
 
 
 class Step(Protocol):
@@ -224,7 +216,7 @@ class IdentityBlocks:
 def value_codes(column: pa.Array, key: bytes) -> Int64s:
     """Return a number for each value: 0 if it is missing, else a word that is random without the key.
 
-    Two values share a word once in 10¹⁹ pairs; verification codes them anew, under another key.
+    Two values share a word once in 10¹⁹ pairs; verification codes them again, under another key.
 
     >>> one, two, none, again = value_codes(pa.array(["a", "b", None, "a"]), bytes(32)).tolist()
     >>> one == again != two, none

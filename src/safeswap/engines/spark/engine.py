@@ -179,7 +179,7 @@ class SparkRecords:
         width = range(len(names))
         values = [f.first(f"v{j}").alias(f"v{j}") for j in width]
         rows = self._cells(names).groupBy(*(f"g{j}" for j in width)).agg(f.sum("n"), *values).collect()
-        packed = [pa.array([row[len(names) + 1 + j] for row in rows], self._packed(n)) for j, n in enumerate(names)]
+        packed = [pa.array([row[len(names) + 1 + j] for row in rows], self._pack_type(n)) for j, n in enumerate(names)]
         columns = [unpack(column, self.kind(name)) for column, name in zip(packed, names, strict=True)]
         return Cells(
             names=names,
@@ -194,7 +194,7 @@ class SparkRecords:
         columns = ", ".join([long_columns("n", *(f"g{j}" for j in range(len(names)))), *kept])
         return self.read(CellCount(self._code_key, most), names, columns)
 
-    def _packed(self, name: str) -> pa.DataType:
+    def _pack_type(self, name: str) -> pa.DataType:
         return pa.int64() if packs_as_integer(self.kind(name)) else pa.binary()
 
     def classes(self, constraint: Constraint) -> Classes:
@@ -554,14 +554,14 @@ class _FirstPairs:
         total = np.zeros(self._classes, dtype=np.int64)
         low, width = 0, self._width
         while low < pairs:
-            before = self._before(low, width)
+            before = self._count_before(low, width)
             step = width // self._fan
             part = (pairs - low) // step
             total += before[part]
             low, width = low + part * step, step
         return total
 
-    def _before(self, low: int, width: int) -> Counts:
+    def _count_before(self, low: int, width: int) -> Counts:
         """Return, for each slice of a range of places and for its end, the records per class in the slices before."""
         from pyspark.sql import functions as f
 

@@ -180,7 +180,7 @@ def _read_column(file: Any, groups: Sequence[int], name: str) -> pa.ChunkedArray
 class Compare:
     """Compare the exchanged columns of each piece before and after: counts, net changes of cells, and pairs.
 
-    Values are coded anew, with keys that drew nothing. What has to meet is sent to the same one of ``parts``.
+    Values are coded again, with keys that drew nothing. What has to meet is sent to the same one of ``parts``.
     """
 
     pieces: tuple[Piece, ...]
@@ -447,14 +447,14 @@ class Exchanges:
         values = [f"v{j} {kind}" for j, kind in enumerate(kinds)]
         columns = ", ".join([long_columns("piece", "i", "m"), *values])
         fetch = Fetch(records.pieces, self.names, self._directed)
-        moved = self._routed().repartition(tasks, "part").mapInArrow(fetch, columns)
+        moved = self._route_pairs().repartition(tasks, "part").mapInArrow(fetch, columns)
         nothing = [f.lit(None).cast(kind).alias(f"v{j}") for j, kind in enumerate(kinds)]
         absent = [f.lit(None).cast("long").alias(name) for name in ("i", "m")]
         every = records.list_pieces().select(f.col("id").alias("piece"), *absent, *nothing)
         step = Write(records.pieces, self.names, tuple(move.names for move in self._moves), target, work)
         every.unionAll(moved).repartition(tasks, "piece").mapInArrow(step, long_columns("n")).collect()
 
-    def _routed(self) -> Any:
+    def _route_pairs(self) -> Any:
         """Return every record of a pair, sent to its piece; every piece is sent something."""
         from pyspark.sql import functions as f
 
@@ -486,7 +486,7 @@ class Exchanges:
             margins=tuple(margins),
             parts=1 + sum(len(move.pairs) for move in self._moves) // _SLICE,
         )
-        sent = self._routed().repartition(self.records.tasks, "part").mapInArrow(step, PACKETS)
+        sent = self._route_pairs().repartition(self.records.tasks, "part").mapInArrow(step, PACKETS)
         count = CountPairs(len(self.names), len(others), self._directed, self._mutual)
         rows = sent.repartition(step.parts, "part").mapInArrow(count, COMPARED).collect()
         counted: dict[tuple[int, int], tuple[int, ...]] = {}
@@ -562,7 +562,7 @@ class Compared:
 
     def count_traded(self, stage: int, name: str) -> int:
         """Count the pairs in which each record has what the other had."""
-        return self._count(stage, self.bits[:, self._after(name)])
+        return self._count(stage, self.bits[:, self._place_after(name)])
 
     def count_moved(self, stage: int, names: Names) -> int:
         """Count the records of the pairs that have a different value of any of these attributes from before."""
@@ -570,7 +570,7 @@ class Compared:
         sides = [np.any(self.bits[:, [first + 2 * self.names.index(n) + s for n in names]], axis=1) for s in (0, 1)]
         return sum(self._count(stage, side) for side in sides)
 
-    def _after(self, name: str) -> int:
+    def _place_after(self, name: str) -> int:
         return 1 + len(self.names) + len(self.others) + self.names.index(name)
 
     def _count(self, stage: int, flags: Flags) -> int:

@@ -290,7 +290,7 @@ def pack(column: pa.Array) -> pa.Array:
     if pa.types.is_null(kind) or pa.types.is_boolean(kind):
         return column.cast(pa.int64())
     if packs_as_integer(kind):
-        return column.view(_signed(kind)).cast(pa.int64())
+        return column.view(_signed_type(kind)).cast(pa.int64())
     if fixed := _fixed_width(kind):
         return column.view(pa.binary(fixed)).cast(pa.binary())
     return column.cast(pa.binary())
@@ -303,13 +303,13 @@ def unpack(packed: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_boolean(kind):
         return packed.cast(kind)
     if packs_as_integer(kind):
-        return packed.cast(_signed(kind)).view(kind)
+        return packed.cast(_signed_type(kind)).view(kind)
     if fixed := _fixed_width(kind):
         return packed.cast(pa.binary(fixed)).view(kind)
     return packed.cast(kind)
 
 
-def _signed(kind: pa.DataType) -> pa.DataType:
+def _signed_type(kind: pa.DataType) -> pa.DataType:
     return {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[kind.bit_width]
 
 

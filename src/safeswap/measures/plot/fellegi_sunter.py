@@ -9,22 +9,22 @@ pairs; the nearest neighbour has the greatest weight.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
-from safeswap.arrays.types import Floats, Rows
+from safeswap.arrays.names import Names
+from safeswap.arrays.types import Floats, Int64s, Rows
 from safeswap.errors import EngineError, SpecError
+from safeswap.measures.plot.frequencies import Coded, encode_alike
 from safeswap.measures.plot.numeric_keys import check_request
 from safeswap.measures.plot.values import ConfidentialityPlot, Policy, match_rows, record_labels
 from safeswap.model.checked import check_types
-from safeswap.model.columns import missing_codes
 from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import finite_numbers
-from safeswap.model.schema import level_texts
 
 LEVELS = (0.01, 0.05, 0.10, 0.25, 0.50)
 """Upper limits of the relative difference for each level of agreement between numbers."""
@@ -65,10 +65,18 @@ def fellegi_sunter_plot(
             code="too-many-pairs",
             hint="use distances, which need no list of pairs, or a subset of the file, such as one division",
         )
-    numeric, rows = [not original.schema[name].kind.is_categorical for name in asked], np.arange(len(released))
+    rows, files = np.arange(len(released)), (original, released, known)
+    numeric = [not any(data.schema[name].kind.is_categorical for data in files) for name in asked]
+    # A key that was recoded is known in the categories of the release.
+    categories = {
+        name: encode_alike(*files, name, to_original)
+        for name, is_number in zip(asked, numeric, strict=True)
+        if not is_number
+    }
+    counted, shown = ({n: getattr(c, side) for n, c in categories.items()} for side in ("counted", "released"))
     tables = (
-        _splink_table(known, asked, numeric, np.arange(len(known))),
-        _splink_table(released, asked, numeric, np.where(to_known >= 0, to_known, -1 - rows)),
+        _splink_table(known, asked, counted, np.arange(len(known))),
+        _splink_table(released, asked, shown, np.where(to_known >= 0, to_known, -1 - rows)),
     )
     weights, trained = _weigh_pairs(*tables, numeric=numeric, levels=steps, training=training)
     threshold = _threshold(weights, to_known, alpha)
@@ -78,7 +86,7 @@ def fellegi_sunter_plot(
         kind="fellegi_sunter",
         keys=asked,
         across=(weights >= threshold).sum(axis=1).astype(np.float64),
-        perturbation=_perturbation(original, released, asked, numeric, to_original),
+        perturbation=_perturbation(original, released, asked, categories, to_original),
         nearest_true=own == best,
         ties=(weights == best[:, None]).sum(axis=1),
         within=own >= threshold,
@@ -93,7 +101,7 @@ def fellegi_sunter_plot(
         },
         match_weights=_tabulate_weights(trained, asked),
         own_weight=np.where(to_known >= 0, own, np.nan),
-        notes=tuple(note for note in (how, also) if note),
+        notes=tuple(note for note in (how, also, *(each.note for each in categories.values())) if note),
     )
 
 
@@ -108,19 +116,12 @@ def _check_levels(levels: Sequence[float]) -> tuple[float, ...]:
     return steps
 
 
-def _splink_table(data: Microdata, keys: tuple[str, ...], numeric: list[bool], who: Rows) -> pa.Table:
+def _splink_table(data: Microdata, keys: Names, categories: Mapping[str, Int64s], who: Rows) -> pa.Table:
     """Return the table to pass to splink, with columns renamed: names from outside never become SQL."""
     columns: dict[str, Any] = {"unique_id": np.arange(len(data)), "who": who}
-    for number, (name, is_number) in enumerate(zip(keys, numeric, strict=True)):
-        if is_number:
-            values = finite_numbers(data, name)
-            columns[f"k{number}"] = pa.array(values, mask=np.isnan(values))
-        else:
-            coded = data.coded(name)
-            missing = missing_codes(data, name)[coded.codes]
-            texts = pa.array([*level_texts(coded.levels), None], pa.string())
-            codes = np.where(missing, len(coded.levels), coded.codes.astype(np.int64))
-            columns[f"k{number}"] = texts.take(pa.array(codes))
+    for number, name in enumerate(keys):
+        values = categories[name] if name in categories else finite_numbers(data, name)
+        columns[f"k{number}"] = pa.array(values, mask=values < 0 if name in categories else np.isnan(values))
     return pa.table(columns)
 
 
@@ -223,21 +224,17 @@ def _threshold(weights: Floats, partners: Rows, alpha: float) -> float:
 
 
 def _perturbation(
-    original: Microdata, released: Microdata, keys: tuple[str, ...], numeric: list[bool], rows: Rows
+    original: Microdata, released: Microdata, keys: Names, categories: Mapping[str, Coded], rows: Rows
 ) -> Floats:
     """Return the mean loss over the keys: the relative change of a number, 1 for a changed category."""
     losses = []
-    for name, is_number in zip(keys, numeric, strict=True):
-        if is_number:
-            before, after = finite_numbers(original, name)[rows], finite_numbers(released, name)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                losses.append(np.where(after == before, 0.0, np.abs(after - before) / np.abs(before)))
-        else:
-            sides = [
-                _splink_table(data, (name,), [False], np.zeros(len(data), np.int64)) for data in (original, released)
-            ]
-            was, now = sides[0]["k0"].take(pa.array(rows)).to_pylist(), sides[1]["k0"].to_pylist()
-            losses.append(np.array([float(a != b) for a, b in zip(was, now, strict=True)]))
+    for name in keys:
+        if name in categories:
+            losses.append(categories[name].changed.astype(np.float64))
+            continue
+        before, after = finite_numbers(original, name)[rows], finite_numbers(released, name)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            losses.append(np.where(after == before, 0.0, np.abs(after - before) / np.abs(before)))
     lost = np.mean(losses, axis=0)
     return np.where(rows >= 0, lost, np.nan)
 

@@ -40,14 +40,15 @@ class Coded:
 
 
 def encode_alike(original: Microdata, released: Microdata, counted: Microdata, name: str, rows: Int64s) -> Coded:
-    """Encode the key in the released and the counted file; ``rows`` are the originals of the released records.
+    """Encode the key in the released and the counted file; ``rows`` are the originals of the released records, or −1.
 
     If each value of the original became a single value of the release, that is a recoding, and it is applied to the
     counted file. A value that does not occur in the original is kept.
     """
     before, after, there = (_texts(data, name) for data in (original, released, counted))
     levels = {text: number for number, text in enumerate(dict.fromkeys((*after[0], *before[0], *there[0])))}
-    then, now, people = _recode(before, levels)[rows], _recode(after, levels), _recode(there, levels)
+    then = np.where(rows >= 0, _recode(before, levels)[rows], -1)
+    now, people = _recode(after, levels), _recode(there, levels)
     recoding = _find_recoding(then, now, len(levels))
     if recoding is not None:
         people = np.where(people >= 0, recoding[people], -1)

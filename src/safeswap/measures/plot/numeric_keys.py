@@ -24,13 +24,12 @@ import pyarrow as pa
 from safeswap.arrays import kd_tree, keyed, moments, order
 from safeswap.arrays.compiled import run_all
 from safeswap.arrays.types import Floats, Rows
-from safeswap.engines.base import record_identity
 from safeswap.errors import InputError, SpecError
 from safeswap.measures.plot import neighbours
 from safeswap.measures.plot import neighbours as pair_distances
 from safeswap.measures.plot.values import ConfidentialityPlot, KeyPoints, Policy, match_rows, record_labels
 from safeswap.model.checked import check_field_types, check_types
-from safeswap.model.microdata import Microdata
+from safeswap.model.microdata import Microdata, record_identity
 from safeswap.model.numeric_column import finite_numbers
 from safeswap.model.schema import BAND_HINT, Kind
 from safeswap.model.text import plural

@@ -103,7 +103,7 @@ class RecordRisks:
     def __repr__(self) -> str:
         return f"<RecordRisks: {self.expected:,.4g} of {plural(self.cells.records, 'record')} expected to be found>"
 
-    def above(self, threshold: float) -> int:
+    def count_above(self, threshold: float) -> int:
         """Count the records with a risk above the threshold."""
         return int(self.cells.members[self.risks > threshold].sum())
 
@@ -235,7 +235,7 @@ class IndividualRisk(KeyMeasure):
         found = record_risks(
             comparison.after, names, weight=self.weight or None, model=self.model, missing=self.missing
         )
-        records, above = found.cells.records, found.above(self.threshold)
+        records, above = found.cells.records, found.count_above(self.threshold)
         value = found.expected / records if records else 0.0
         detail = pa.table(
             {

@@ -106,7 +106,7 @@ class LDiversity(KeyMeasure):
         """Return one measure for each sensitive attribute of the scenario, unless this one states its own."""
         if self.sensitive or not resolved.scenario.sensitive:
             return super().pose(resolved, data)
-        each = [self._with({"sensitive": name}) for name in resolved.sensitive]
+        each = [self._fill_in({"sensitive": name}) for name in resolved.sensitive]
         return tuple(posed for one in each for posed in one.pose(resolved, data))
 
     def score(self, comparison: Comparison) -> Score:
@@ -201,7 +201,7 @@ class CellValues(NamedTuple):
             counts = np.bincount(inverse.ravel(), read_weights(data, weight)[is_known], minlength=len(occupied))
         return cls(occupied // coded.cardinality, occupied % coded.cardinality, counts, known)
 
-    def matched(self, cells: KeyCells) -> Iterator[npt.NDArray[Any]]:
+    def iter_matched(self, cells: KeyCells) -> Iterator[npt.NDArray[Any]]:
         """Yield the count of each value in each cell, where a record may match several of them."""
         for each in np.unique(self.level):
             sizes = np.zeros(len(cells.classes), self.counts.dtype)
@@ -216,7 +216,7 @@ def diversities(cells: KeyCells, values: CellValues, *, entropy: bool) -> tuple[
     if cells.like is cells.members:  # no record matches another cell, so cells are disjoint
         return _diversity_of_disjoint(values, own, entropy=entropy), values.known
     totals, found = cells.sums(own.astype(values.counts.dtype)).astype(np.float64), np.zeros(number)
-    for part in values.matched(cells):
+    for part in values.iter_matched(cells):
         found += _entropy_terms(part, totals) if entropy else part > 0
     return np.exp(found) if entropy else found, values.known
 
@@ -225,7 +225,7 @@ def flag_recursive(cells: KeyCells, values: CellValues, *, c: float, least: int)
     """Flag the cells whose most frequent value occurs less than ``c`` times as often as those from a rank on."""
     number, cell, counts = len(cells.classes), values.cell, values.counts
     if cells.like is not cells.members:  # a record may match several cells: count each value in all of them
-        parts = list(values.matched(cells))
+        parts = list(values.iter_matched(cells))
         matched = np.stack(parts, axis=1) if parts else np.zeros((number, 0), np.int64)
         cell, column = np.nonzero(matched)
         counts = matched[cell, column]

@@ -128,7 +128,7 @@ def rank_keys(data: Microdata, *, among: Sequence[str] | None = None, most: int 
 
     Identifiers, weights, constants and text are left out. Numbers and dates are ranked in groups of equal size.
     A missing value counts as a value. Takes one pass over the records per attribute and rank. With ``below``, records
-    count that share their values with fewer than so many, themselves included: 2 for those that are alone.
+    count that share their values with fewer than that many, themselves included: 2 for those that are alone.
 
     >>> from safeswap import datasets
     >>> rank_keys(datasets.cps8d(), most=3).names

@@ -1,4 +1,4 @@
-r"""Distortion of categories: distances of tables, changes of single records, and lost information.
+r"""Distortion of categories: distances of tables, over all attributes jointly or as the mean over every small table.
 
 Distances between tables before and after (Gomatam & Karr 2003):
 
@@ -11,47 +11,235 @@ Distances between tables before and after (Gomatam & Karr 2003):
 ``D``                ½ Σ \|Xᵢ/X − Yᵢ/Y\| of one-way counts, in the whole file or in each area (Moore 1996)
 ===================  ==================================================================================
 
-Of single records: the share that masking changed, and displacement on ordinal scales. Information loss is the share of
-the attributes' information, in bits, that recoding and blanking removed.
+Of single records: the share that masking changed.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from abc import abstractmethod
+from math import comb
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from pydantic import Field
 
-from safeswap.arrays import cells, divergence
-from safeswap.arrays.types import Counts, Floats, Int64s, Integers
+from safeswap.arrays import divergence
 from safeswap.errors import SpecError
-from safeswap.measures.aligned import CrossTable, Order, align, cross_table, level_order, require_same_records
+from safeswap.measures.aligned import (
+    CrossTable,
+    align,
+    changed_counts,
+    changed_sums,
+    cross_table,
+    distortion_tables,
+    require_same_records,
+)
 from safeswap.measures.base import (
     AttributeNames,
+    ParametricMeasure,
     Situation,
+    categorical_obstacle,
     choose_attributes,
     left_out_note,
+    left_out_note_of,
     names_attributes,
     recoding_note,
-    require_cells,
 )
-from safeswap.measures.survey import WeightedMeasure, masses, sum_by, weight_changed
-from safeswap.measures.utility.base import (
-    GOMATAM_KARR,
-    AssociationChange,
-    DistortionMeasure,
-    JointDistortion,
-    WeighableMeasure,
-    describe_change,
-)
-from safeswap.model.columns import flag_new_values, missing_codes
-from safeswap.model.score import Comparison, Score
+from safeswap.measures.survey import WeightedMeasure, weight_changed
+from safeswap.model.columns import flag_new_values
+from safeswap.model.score import Axis, Comparison, CountedCells, Score
 from safeswap.model.text import plural
 
 if TYPE_CHECKING:
     from safeswap.arrays.cells import JointCounts
+
+MOST_TABLES = 1_000
+"""Maximum number of two-way tables in the detail of a joint measure; ``distortion_tables`` lists them all."""
+
+GOMATAM_KARR = "Gomatam & Karr (2003), Distortion Measures for Categorical Data Swapping, NISS report 131"
+
+KEPT_BY_SWAPS = " A swap keeps the counts of every single attribute: this figure cannot detect it."
+"""A note on what one-way tables cannot see."""
+
+_TABLES_OF = {1: "one-way", 2: "two-way", 3: "three-way"}
+
+
+class DistortionMeasure(ParametricMeasure):
+    """A measure of tables: the mean over every table of ``ways`` attributes, with one row per table."""
+
+    axis: ClassVar[Axis] = Axis.DISTORTION
+
+    attributes: Annotated[
+        AttributeNames, Field(description="attributes to compare; all categorical ones if empty")
+    ] = ()
+
+    def _names(self, comparison: Comparison) -> tuple[str, ...]:
+        return choose_attributes(comparison, self.attributes)
+
+
+class WeighableMeasure(WeightedMeasure, DistortionMeasure):
+    """A measure of tables: of sums of the weight where there is one, else of counts."""
+
+    def _tables_by(self, comparison: Comparison, names: tuple[str, ...], ways: int, weight: str) -> pa.Table:
+        table = distortion_tables(comparison, ways=ways, measures=[self.name], attributes=names, weight=weight)
+        return table.rename_columns(["attributes", "changed", "value"])
+
+
+class JointDistortion(WeighableMeasure):
+    """A divergence of cell counts, over all attributes jointly or over every small table.
+
+    The mean over tables is of magnitudes: changes in opposite directions do not cancel.
+    """
+
+    blind_to_recoding: ClassVar[bool] = True
+    default_for: ClassVar[frozenset[Situation]] = frozenset({"categories", "study"})
+
+    ways: Annotated[
+        int | None,
+        Field(ge=1, le=3, description="mean over all tables of 1, 2 or 3 attributes instead of all jointly"),
+    ] = None
+
+    def _score_by(self, comparison: Comparison, weight: str) -> Score:
+        """Score the masking; the detail lists the tables behind the figure."""
+        names = self._names(comparison)
+        if self.ways is not None:
+            detail = self._tables_by(comparison, names, self.ways, weight)
+            value, signed = mean_changes(detail)
+            over = f"on average over {plural(detail.num_rows, f'{_TABLES_OF[self.ways]} table')}"
+            meaning = self._mean_meaning(value, signed, over) + (KEPT_BY_SWAPS if self.ways == 1 and not weight else "")
+        else:
+            value = self._joint(comparison, names, weight)
+            detail = self._joint_detail(comparison, names, value, weight)
+            meaning = self._meaning(value, f"in the joint table of {_name_attributes(names)}")
+        sentence = meaning + name_worst(detail) + left_out_note(comparison, names) + recoding_note(comparison, names)
+        return self._score(value, sentence, names, detail)
+
+    def find_obstacle(self, comparison: Comparison) -> str:
+        """Return why these tables say nothing: there are none, or masking changed numbers only."""
+        return categorical_obstacle(comparison, self.attributes, least=self.ways or 1)
+
+    @property
+    def small(self) -> int | None:
+        """1, since sizes of small cells do not matter; None if tables of fewer attributes need records."""
+        return None if self.attributes or self.ways is not None or (self.weighted and self.weight) else 1
+
+    def score_counts(self, counted: CountedCells) -> Score:
+        """Score from counts alone; the detail has only the joint table."""
+        names, joint = counted.attributes, counted.joint
+        value = self._divergence(joint) if counted.changed else 0.0
+        sentence = self._meaning(value, f"in the joint table of {_name_attributes(names)}") + left_out_note_of(
+            counted.schema, names
+        )
+        if self.weighted and counted.schema.weight is not None:
+            sentence += f" Counts of records, not weighted by {counted.schema.weight.name}."
+        return self._score(value, sentence, names, _joint_row(names, value, changed=bool(counted.changed)))
+
+    @abstractmethod
+    def _divergence(self, joint: JointCounts) -> float:
+        """Return the divergence of the counts before and after."""
+
+    @abstractmethod
+    def _meaning(self, value: float, over: str) -> str:
+        """Describe the figure in plain words; ``over`` names the tables."""
+
+    def _mean_meaning(self, value: float, signed: float, over: str) -> str:
+        """Describe the mean magnitude in plain words; ``signed`` is the mean of the signed changes."""
+        return self._meaning(value, over)
+
+    def _joint(self, comparison: Comparison, names: tuple[str, ...], weight: str) -> float:
+        if not self._is_changed(comparison, names, weight):
+            return 0.0
+        joint = changed_sums(comparison, names, weight) if weight else changed_counts(comparison, names)
+        return self._divergence(joint)
+
+    @staticmethod
+    def _is_changed(comparison: Comparison, names: tuple[str, ...], weight: str) -> bool:
+        return any(align(comparison, name).changed for name in names) or weight_changed(comparison, weight)
+
+    def _joint_detail(self, comparison: Comparison, names: tuple[str, ...], value: float, weight: str) -> pa.Table:
+        table = _joint_row(names, value, changed=self._is_changed(comparison, names, weight))
+        if len(names) < 3 or comb(len(names), 2) > MOST_TABLES:
+            return table
+        return pa.concat_tables([table, self._tables_by(comparison, names, 2, weight)])
+
+
+class AssociationChange(WeighableMeasure):
+    """The change of a measure of association: its mean magnitude over all two-way tables."""
+
+    signed: ClassVar[bool] = True
+    blind_to_recoding: ClassVar[bool] = True
+    default_for: ClassVar[frozenset[Situation]] = frozenset({"categories"})
+
+    absolute: Annotated[bool, Field(description="omit the direction from the sentence")] = False
+
+    association: ClassVar[str]
+
+    def find_obstacle(self, comparison: Comparison) -> str:
+        """Return why these tables say nothing: there are none, or masking changed numbers only."""
+        return categorical_obstacle(comparison, self.attributes, least=2)
+
+    def _score_by(self, comparison: Comparison, weight: str) -> Score:
+        """Score the masking; the detail has one row per two-way table, with its sign."""
+        names = self._names(comparison)
+        if len(names) < 2:
+            raise SpecError(
+                f"the measure {self.name} is for two-way tables and needs two attributes",
+                code="bad-ways",
+                hint="name at least two attributes",
+            )
+        detail = self._tables_by(comparison, names, 2, weight)
+        value, signed = mean_changes(detail)
+        sentence = self._meaning(value, signed, detail.num_rows) + name_worst(detail) + left_out_note(comparison, names)
+        sentence += recoding_note(comparison, names)
+        return self._score(value, sentence, names, detail)
+
+    def _meaning(self, value: float, signed: float, tables: int) -> str:
+        over = f"on average over {tables:,} two-way table{'s' if tables > 1 else ''}"
+        if value == 0:
+            return f"Association ({self.association}) is unchanged {over}."
+        text = f"Association ({self.association}) changed by {value:.4f} {over}, up or down"
+        return text + ("." if self.absolute else f"; with the sign it {describe_change(signed, 'weakened', 'grew')}.")
+
+
+def mean_changes(detail: pa.Table) -> tuple[float, float]:
+    """Return the mean magnitude of the tables' values, and their signed mean."""
+    values = detail["value"].to_numpy()
+    return float(np.mean(np.abs(values))), float(np.mean(values))
+
+
+def describe_change(signed: float, up: str, down: str) -> str:
+    """Describe a signed change in words.
+
+    >>> describe_change(-0.25, "weakened", "grew"), describe_change(0.0, "weakened", "grew")
+    ('grew by 0.2500', 'did not change')
+    """
+    if signed == 0:
+        return "did not change"
+    return f"{up if signed > 0 else down} by {abs(signed):.4f}"
+
+
+def name_worst(detail: pa.Table) -> str:
+    """Name the small table that changed most, if there are several and any changed."""
+    sizes = np.array([len(names) for names in detail["attributes"].to_pylist()])
+    values = np.abs(detail["value"].to_numpy())
+    values[sizes == sizes.max()] *= 1 if (sizes == sizes.max()).sum() > 1 else 0
+    if detail.num_rows < 3 or values.max() == 0:
+        return ""
+    row = int(values.argmax())
+    names = " × ".join(detail["attributes"][row].as_py())
+    return f" Largest among the {_TABLES_OF[sizes[row]]} tables: {names} ({detail['value'][row].as_py():.4f})."
+
+
+def _joint_row(names: tuple[str, ...], value: float, *, changed: bool) -> pa.Table:
+    first = {"attributes": [list(names)], "changed": [changed], "value": [value]}
+    types = [pa.list_(pa.string()), pa.bool_(), pa.float64()]
+    return pa.table({name: pa.array(first[name], kind) for name, kind in zip(first, types, strict=True)})
+
+
+def _name_attributes(names: tuple[str, ...]) -> str:
+    return f"all {len(names)} attributes" if len(names) > 4 else " × ".join(names)
 
 
 class Hellinger(JointDistortion):
@@ -272,192 +460,3 @@ def _all_columns(comparison: Comparison) -> tuple[str, ...]:
 
 def _share(flags: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> float:
     return float(np.count_nonzero(flags) / flags.size) if flags.size else 0.0
-
-
-class OrdinalDisplacement(WeightedMeasure, DistortionMeasure):
-    """The mean displacement of a record's rank, relative to the length of the scale, over the ordinal attributes.
-
-    Gomatam & Karr ask for a measure that penalises larger moves more. The obvious one, the Wasserstein distance of an
-    attribute's distribution on ranks, is 0 after any swap, since swapping keeps every one-way margin. So moves are
-    measured record by record; and in ``distortion_tables`` as the Wasserstein distance of each ordinal attribute
-    *given* the others.
-
-    >>> OrdinalDisplacement().name
-    'ordinal'
-    """
-
-    name: ClassVar[str] = "ordinal"
-    title: ClassVar[str] = "ordinal displacement"
-    blind_to_recoding: ClassVar[bool] = True
-    sources: ClassVar[tuple[str, ...]] = (f"{GOMATAM_KARR}, section 4 (asked for there, defined here)",)
-
-    def _score_by(self, comparison: Comparison, weight: str) -> Score:
-        """Score the masking; the detail has one row per ordinal attribute."""
-        require_same_records(comparison)
-        names = self._names(comparison)
-        orders = {name: order for name in names if (order := level_order(comparison, name)) is not None}
-        if not orders:
-            raise SpecError(
-                "no attribute has ordered levels",
-                code="no-ordinal-attribute",
-                hint="describe an attribute as ordinal and list its levels in order",
-            )
-        rows = [_measure_moves(comparison, name, order, weight) for name, order in orders.items()]
-        value = float(np.mean([row["value"] for row in rows]))
-        unordered = [name for name in names if name not in orders]
-        sentence = f"A record moved by {value:.4f} of the scale's length on average, over {', '.join(orders)}." + (
-            f" Omitted, having no order: {', '.join(unordered)}." if unordered else ""
-        )
-        sentence += recoding_note(comparison, tuple(orders))
-        return self._score(value, sentence, tuple(orders), pa.Table.from_pylist(rows))
-
-
-def _measure_moves(comparison: Comparison, name: str, order: Order, weight: str) -> dict[str, object]:
-    before, after, records = _count_moves(comparison, name, order, weight)
-    total = float(records.sum()) or 1.0
-    moves = divergence.ordinal_displacement(before, after, levels=order.levels)
-    moved = float(records[moves > 0].sum())
-    counts = [np.bincount(ranks[ranks >= 0], records[ranks >= 0], minlength=order.levels) for ranks in (before, after)]
-    return {
-        "attribute": name,
-        "levels": order.levels,
-        "share_moved": moved / total,
-        "mean_move_of_the_moved": float(moves @ records) / (moved or 1.0),
-        "farthest_move": float(moves.max(initial=0.0)),
-        "margin_wasserstein": divergence.wasserstein_ranks(counts[0], counts[1]),
-        "value": float(moves @ records) / total,
-    }
-
-
-def _count_moves(comparison: Comparison, name: str, order: Order, weight: str) -> tuple[Int64s, Int64s, Floats]:
-    """Return rank before, rank after and number of records, or their weight, of every move that occurs: few."""
-
-    column = align(comparison, name)
-    levels = max(1, column.cardinality)
-    if weight:
-        packed, _ = cells.pack([column.before, column.after], [levels, levels])
-        codes, places = np.unique(packed, return_inverse=True)
-        sums = sum_by(places, masses(comparison, weight)[0], len(codes))
-    else:
-        counted = cells.count_cells([column.before, column.after], [levels, levels])
-        codes, sums = counted.codes, counted.counts.astype(np.float64)
-    before, after = np.divmod(codes.astype(np.int64), levels)
-    return order.ranks[before], order.ranks[after], sums
-
-
-def entropy(counts: Counts) -> float:
-    """Return Shannon's entropy of a distribution, per record.
-
-    >>> entropy(np.array([2, 1, 1, 0]))
-    1.5
-    """
-    known = counts[counts > 0].astype(np.float64)
-    total = known.sum()
-    return float(np.log2(total) - (known @ np.log2(known)) / total) if total else 0.0
-
-
-def bits_lost(before: Integers, after: Integers, counts: Counts, *, missing: tuple[int, int]) -> tuple[float, int]:
-    """Return the information about the values before that is lost after, summed over records; and the number of blanks.
-
-    ``before`` and ``after`` are codes, one pair per kind of record with its number in ``counts``; ``missing`` are the
-    codes of a missing value on either side. A record that was x and is y costs −log₂ of the share of x among the
-    records that are y: nothing where y determines x, and for a recoding the entropy of the merged values. A blank
-    costs −log₂ of the share of x among all known values. A value that was missing costs nothing.
-
-    >>> then, now, each = np.array([0, 1, 2, 2]), np.array([0, 0, 1, 2]), np.array([1, 1, 1, 1])
-    >>> bits_lost(then, now, each, missing=(3, 2))  # 0 and 1 are merged: a bit each; one 2 is blank: a bit
-    (3.0, 1)
-    """
-    known = (before != missing[0]) & (counts > 0)
-    x, y, n = before[known], after[known], counts[known].astype(np.float64)
-    if not len(x):
-        return 0.0, 0
-    of_value = np.bincount(x, n)
-    blank = y == missing[1]
-    among_alike = np.bincount(y, n)
-    shares = np.where(blank, of_value[x] / n.sum(), n / among_alike[y])
-    return float(-(n @ np.log2(shares))) + 0.0, int(n[blank].sum())
-
-
-class InformationLoss(DistortionMeasure):
-    """The share of the original's bits that the release no longer contains, each attribute on its own.
-
-    A record whose value x became y loses −log₂ P(x | y), which for a recoding adds up to the conditional entropy
-    H(before | after). A blanked value loses −log₂ P(x), all its information; a dropped attribute its whole entropy. 0:
-    nothing is lost. 1: nothing is left.
-
-    >>> InformationLoss(attributes=("Age",)).text
-    'information_loss:attributes=Age'
-    """
-
-    name: ClassVar[str] = "information_loss"
-    title: ClassVar[str] = "information loss"
-    default_for: ClassVar[frozenset[Situation]] = frozenset({"recoding"})
-    sources: ClassVar[tuple[str, ...]] = (
-        "de Waal & Willenborg (1999), Information Loss through Global Recoding and Local Suppression",
-        "Gionis & Tassa (2009), k-Anonymization with Minimal Loss of Information, IEEE TKDE 21(2)",
-    )
-
-    def score(self, comparison: Comparison) -> Score:
-        """Score the masking; the detail has one row per attribute."""
-        require_same_records(comparison)
-        rows = [_measure_information(comparison, name) for name in self._choose_attributes(comparison)]
-        told, lost = sum(row["bits"] for row in rows), sum(row["bits_lost"] for row in rows)
-        value = float(lost / told) if told else 0.0
-        sentence = f"{value:.2%} of the information in {_name_attributes(rows)} is lost"
-        blanks = sum(row["blanked"] for row in rows)
-        worst = max(rows, key=lambda row: row["bits_lost"])
-        if worst["bits_lost"] > 0 and len(rows) > 1:
-            sentence += f", most of it in {worst['attribute']} ({worst['value']:.2%} of its information)"
-        blank = plural(blanks, "value was blanked", "values were blanked")
-        sentence += f"; {blank}." if blanks else "."
-        return self._score(value, sentence, tuple(row["attribute"] for row in rows), pa.Table.from_pylist(rows))
-
-    def _choose_attributes(self, comparison: Comparison) -> tuple[str, ...]:
-        """Return the stated attributes; else those categorical before or after, so that ranges of numbers count."""
-        before, after = comparison.before.schema, comparison.after.schema
-        stated = self.attributes or (comparison.attributes if names_attributes(comparison) else ())
-        recoded = [a.name for a in after.attributes if a.name in before and a.kind.is_categorical]
-        names = stated or tuple(n for n in before.names if before[n].kind.is_categorical or n in recoded)
-        return require_cells(before, names)
-
-
-def _measure_information(comparison: Comparison, name: str) -> dict[str, Any]:
-    """Measure one attribute's information and its loss. Codes for "no answer" are missing on both sides."""
-    before = _encode(comparison.before, name)
-    after = _encode(comparison.after, name) if name in comparison.after.schema else None
-    codes, levels = before
-    counts = np.bincount(codes, minlength=levels + 1)
-    told = entropy(counts[:levels]) * int(counts[:levels].sum())
-    if after is None:
-        lost, blanked, left = told, int(counts[:levels].sum()), 0
-    else:
-        seen = cells.count_cells([codes, after[0]], [levels + 1, after[1] + 1])
-        then, now = np.divmod(seen.codes.astype(np.int64), after[1] + 1)
-        lost, blanked = bits_lost(then, now, seen.counts, missing=(levels, after[1]))
-        left = int(np.count_nonzero(np.bincount(after[0], minlength=after[1] + 1)[: after[1]]))
-    return {
-        "attribute": name,
-        "levels_before": int(np.count_nonzero(counts[:levels])),
-        "levels_after": left,
-        "blanked": blanked,
-        "bits": told,
-        "bits_lost": lost,
-        "value": lost / told if told else 0.0,
-    }
-
-
-def _encode(data: Any, name: str) -> tuple[Any, int]:
-    """Return the column as codes, with missing values as the last code, and that code."""
-    coded = data.coded(name)
-    levels = len(coded.levels)
-    stated = missing_codes(data, name)[:levels]
-    codes = coded.codes
-    if stated.any():
-        codes = np.where(np.append(stated, True)[codes], levels, codes).astype(np.uint32)
-    return codes, levels
-
-
-def _name_attributes(rows: list[dict[str, Any]]) -> str:
-    names = [row["attribute"] for row in rows]
-    return f"{len(names)} attributes" if len(names) > 4 else ", ".join(names)

@@ -390,7 +390,7 @@ def read_indicators(path: str | PathLike[str]) -> Indicators:
     ...     read_indicators(file).lines[0].statistic
     'mean'
     """
-    from safeswap.files.sources import existing_file, unreadable_error
+    from safeswap.files.formats import existing_file, unreadable_error
 
     file = existing_file(path)
     try:

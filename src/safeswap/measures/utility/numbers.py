@@ -153,7 +153,7 @@ class MeanChange(NumberChange):
     title: ClassVar[str] = "change in means"
 
     def _change(self, weights: Sides, *sides: Sides) -> float:
-        (before, mass), (after, mass_after) = _known(sides[0], weights)
+        (before, mass), (after, mass_after) = _drop_missing(sides[0], weights)
         if not len(before) or not len(after):
             return np.nan
         return float((_mean(after, mass_after) - _mean(before, mass)) / _spread(before, mass))
@@ -173,7 +173,7 @@ class DeviationChange(NumberChange):
     title: ClassVar[str] = "change in standard deviations"
 
     def _change(self, weights: Sides, *sides: Sides) -> float:
-        (before, mass), (after, mass_after) = _known(sides[0], weights)
+        (before, mass), (after, mass_after) = _drop_missing(sides[0], weights)
         if not len(before) or not len(after):
             return np.nan
         return float(_spread(after, mass_after) / _spread(before, mass) - 1)
@@ -209,7 +209,7 @@ def _sides(comparison: Comparison, name: str) -> Sides:
     return (before / largest, after / largest) if largest > 0 else (before, after)
 
 
-def _known(sides: Sides, weights: Sides) -> tuple[Sides, Sides]:
+def _drop_missing(sides: Sides, weights: Sides) -> tuple[Sides, Sides]:
     """Return the values that are not missing, with their weights, before and after."""
     one, other = ((side[~np.isnan(side)], mass[~np.isnan(side)]) for side, mass in zip(sides, weights, strict=True))
     return one, other

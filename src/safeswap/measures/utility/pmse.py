@@ -32,7 +32,7 @@ from safeswap.errors import SpecError
 from safeswap.measures.aligned import align
 from safeswap.measures.base import categorical_obstacle, left_out_note, recoding_note
 from safeswap.measures.survey import WeightedMeasure, masses, sum_by
-from safeswap.measures.utility.base import DistortionMeasure
+from safeswap.measures.utility.categories import DistortionMeasure
 from safeswap.model.numeric_column import finite_numbers
 from safeswap.model.score import Comparison, Score
 from safeswap.model.text import plural

@@ -23,7 +23,7 @@ from safeswap.arrays.types import Flags
 from safeswap.measures.aligned import CrossTable, sum_weights
 from safeswap.measures.base import AttributeNames, categorical_obstacle, choose_attributes, recoding_note
 from safeswap.measures.survey import WeightedMeasure, find_weight, read_design
-from safeswap.measures.utility.base import GOMATAM_KARR, KEPT_BY_SWAPS, DistortionMeasure
+from safeswap.measures.utility.categories import GOMATAM_KARR, KEPT_BY_SWAPS, DistortionMeasure
 from safeswap.measures.utility.estimates import (
     NAMELESS,
     Line,

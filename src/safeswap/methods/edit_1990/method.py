@@ -47,8 +47,8 @@ from safeswap.model.invariant import (
 )
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
-from safeswap.model.plan import Plan, Relaxation
 from safeswap.model.schema import Kind, Schema
+from safeswap.model.spec import Plan, Relaxation
 from safeswap.model.text import plural
 
 

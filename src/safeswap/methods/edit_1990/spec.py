@@ -16,12 +16,12 @@ from safeswap.arrays.cells import CellSet
 from safeswap.arrays.compiled import njit
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Identity
-from safeswap.engines.base import Cells, Records, record_identity
+from safeswap.engines.base import Cells, Records
 from safeswap.errors import InfeasibleError, InputError
 from safeswap.methods.exchange import MISSING_KEYS, refuse_missing, require_categorical
 from safeswap.model.columns import missing_codes
 from safeswap.model.geography import not_nested_error
-from safeswap.model.microdata import Microdata
+from safeswap.model.microdata import Microdata, record_identity
 from safeswap.model.scenario import ScenarioName, fill_in
 from safeswap.model.schema import Kind, Schema
 from safeswap.model.spec import CATEGORIES, GeographyCodes, MaskSpec, MissingKeys, refuse_repeats, takes

@@ -10,11 +10,10 @@ import numpy.typing as npt
 
 from safeswap.arrays import cells, keyed
 from safeswap.arrays.types import Flags, Int64s, Integers, UInt64s
-from safeswap.engines.base import record_identity
 from safeswap.methods.edit_targeted import classes as walk
 from safeswap.methods.edit_targeted import window
 from safeswap.methods.edit_targeted.classes import SortedClasses, Walked
-from safeswap.model.microdata import Microdata
+from safeswap.model.microdata import Microdata, record_identity
 
 
 class RowLabels(Protocol):

@@ -58,10 +58,9 @@ from safeswap.model.invariant import (
 )
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
-from safeswap.model.plan import Plan
 from safeswap.model.scenario import ScenarioName, fill_in
 from safeswap.model.schema import Kind, Schema
-from safeswap.model.spec import CATEGORIES, GeographyCodes, MaskSpec, MissingKeys, refuse_repeats, takes
+from safeswap.model.spec import CATEGORIES, GeographyCodes, MaskSpec, MissingKeys, Plan, refuse_repeats, takes
 from safeswap.model.text import plural
 
 LEFT = "left"

@@ -3,12 +3,11 @@
 ::
 
     spec         specification
-    method       plan, draw, promises, effects
+    method       plan, draw, promises, effects; risk, distance, distortion, and the intruder's chance, by level
     households   households of coded columns; preconditions
     swapping     areas, risk, rounds, rate
     pairing      partners at risk and donors, nearest first; top-up to the rate (kernels)
     search       Edmonds' search for those left over (kernel, with the proof)
-    report       risk, distance, distortion, and the intruder's chance, by level
 
 Sources: the targeted record swapping of census offices (Shlomo, Tudor & Groom 2010; ONS 2021; Eurostat).
 

@@ -16,7 +16,6 @@ from safeswap.arrays.geography import count_straddling, find_parents
 from safeswap.arrays.integer_codes import mark, take
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Codes, Flags, Int32s, Int64s, Integers, Rows, UInt64s
-from safeswap.engines.base import column_identity
 from safeswap.errors import InfeasibleError, InputError, SpecError
 from safeswap.methods.exchange import require_categorical
 from safeswap.methods.household_swap.pairing import pair_risky
@@ -26,7 +25,7 @@ from safeswap.model.columns import missing_codes, to_numbers
 from safeswap.model.geography import find_straddling, not_nested_error
 from safeswap.model.households import absent_numbers
 from safeswap.model.key import Key
-from safeswap.model.microdata import Coded, Microdata
+from safeswap.model.microdata import Coded, Microdata, column_identity
 from safeswap.model.schema import Schema, level_texts
 from safeswap.model.text import plural
 
@@ -425,16 +424,18 @@ def _refuse_lonely(population: Population, spec: HouseholdSwapSpec) -> None:
     """Refuse a file of one household or one area, if anything is to be swapped."""
     if not spec.rate and not spec.risk and not (spec.k and spec.risk_variables):
         return
-    movable = population.area if population.movable is None else population.area[population.movable]
-    if len(movable) and movable.min() < movable.max():
+    movable = np.ones(len(population.area), np.bool_) if population.movable is None else population.movable
+    first = int(np.argmax(movable)) if len(movable) else 0
+    if (movable & (population.area != population.area[first : first + 1])).any():
         return
-    what = "one area" if len(movable) > 1 else "one household" if len(movable) else "no household"
+    number = int(np.count_nonzero(movable))
+    what = "one area" if number > 1 else "one household" if number else "no household"
     raise InfeasibleError(
         f"there is {what} to swap: households are exchanged between areas",
-        code="single-area" if len(movable) > 1 else "single-household",
+        code="single-area" if number > 1 else "single-household",
         hint="give a file with at least two households in different areas",
-        households=len(movable),
-        areas=min(len(movable), 1),
+        households=number,
+        areas=min(number, 1),
     )
 
 
@@ -443,7 +444,8 @@ def _positions(rows: Rows) -> list[int]:
 
 
 def _records(rows: Rows) -> str:
-    return f"records {', '.join(f'{n:,}' for n in _positions(rows))}" + (" …" if len(rows) > _SHOWN else "")
+    shown = ", ".join(f"{n:,}" for n in _positions(rows))
+    return f"record{'s' * (len(rows) > 1)} {shown}" + (" …" if len(rows) > _SHOWN else "")
 
 
 @njit(cache=True, nogil=True)

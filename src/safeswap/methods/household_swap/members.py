@@ -6,33 +6,28 @@ from functools import partial
 
 import numpy as np
 
-from safeswap.arrays import keyed, order
+from safeswap.arrays import order
 from safeswap.arrays.compiled import inner, njit, python_if_little
-from safeswap.arrays.types import Rows
+from safeswap.arrays.types import Int32s, Rows, UInt64s
 from safeswap.engines.base import Records
 from safeswap.methods.household_swap.households import Households
 from safeswap.methods.household_swap.pairing import pair_risky
-from safeswap.methods.household_swap.swapping import STEPS_PER_PERSON, Swapped
-from safeswap.model.key import Key
+from safeswap.methods.household_swap.swapping import STEPS_PER_PERSON
 
 
-def pair_members(
-    records: Records, found: Households, done: Swapped, key: Key, context: tuple[str | int, ...]
-) -> tuple[Rows, bool]:
-    """Return pairs of rows, in the order of the households' draws, and whether all partners have the same size.
+def pair_members(records: Records, found: Households, partner: Int32s, heads: Rows, key: bytes) -> tuple[Rows, bool]:
+    """Return pairs of rows, in the order of ``heads``, and whether all partners have the same size.
 
     If not, a pair is a row and the one it takes from: every member has one, and those of a smaller household give to
-    several. ``context`` names the draws of the members.
+    several. ``key`` draws the order of the members.
     """
-    partner, size = done.partner, found.size
-    heads = _sort_heads(found, done)
-    mates = partner[heads]
+    size, mates = found.size, partner[heads]
     even = bool((size[heads] == size[mates]).all())
     rows = np.empty(int(size[heads].sum(dtype=np.int64) + size[mates].sum(dtype=np.int64)), dtype=np.int64)
     plain = partial(python_if_little, len(found.numbers) + STEPS_PER_PERSON * len(rows), pair_risky)
     with plain():
         _list_members(found.numbers, partner, rows)
-    words = records.words(rows, keyed.derive(key.secret, *context))
+    words = records.words(rows, key)
     takers, givers = (heads, mates) if even else (np.concatenate([heads, mates]), np.concatenate([mates, heads]))
     with plain():
         ends, members = _sort_members(found.numbers, rows, words, partner, size)
@@ -40,9 +35,8 @@ def pair_members(
         return _pair(takers, givers, size, ends, members), even
 
 
-def _sort_heads(found: Households, done: Swapped) -> Rows:
+def sort_heads(partner: Int32s, draw: UInt64s) -> Rows:
     """Return the household of each pair that has the lower draw, in the order of these draws."""
-    partner, draw = done.partner, found.population.draw
     heads = np.flatnonzero(partner >= 0)
     heads = heads[draw[heads] < draw[partner[heads]]]
     draws = draw[heads]

@@ -101,10 +101,10 @@ def _priority(g, household):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def choose(risky: Int32s, level: int, g: Ground, p: Profile) -> tuple[Int32s, UInt64s]:
-    """Return those of a required level that have no partner, and a number for each one's cell and area of the level."""
+    """Return those that have no partner, of one required level; and a number for each one's cell and area of it."""
     todo, group, number = np.empty_like(risky), np.empty(len(risky), np.uint64), 0
     for household in risky:
-        if g.required[household] == level and g.partner[household] == FREE:
+        if g.partner[household] == FREE:
             todo[number] = household
             group[number] = np.int64(p.cell[household]) * g.levels.shape[1] + g.levels[level, g.area[household]]
             number += 1

@@ -19,7 +19,7 @@ from safeswap.arrays.types import Flags, Int32s, Int64s
 from safeswap.methods.household_swap.pairing import FIXED, FREE, Ground, Profile, find_key
 
 SMALL_CELL = 64
-"""Cells of up to so many households are searched whole."""
+"""Largest cell, in households, that is searched whole."""
 
 PAIRS_PER_KIND = 4
 LARGEST_CELL = 6_000

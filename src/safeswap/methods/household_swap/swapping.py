@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -18,6 +18,7 @@ from safeswap.methods.household_swap.pairing import FIXED, FREE, Ground, Profile
 PER_MILLION = 1_000_000
 _DENSE = 1 << 24
 _FEW_KEYS = 1 << 20
+_KEYS_PER_HOUSEHOLD = 2  # so many starts take the memory of the sorted keys of all households
 _NO_CELL = np.iinfo(np.int32).max
 _RUN = 1 << 17  # persons looked up at a time
 _LITTLE_REPAIR = 1 << 21  # steps
@@ -366,7 +367,7 @@ class _Board:
 
     def _sort(self, cell: Integers) -> Profile:
         number = (int(cell.max(initial=0)) + 1) * self.number
-        if number <= max(_FEW_KEYS, len(cell)):
+        if number <= max(_FEW_KEYS, _KEYS_PER_HOUSEHOLD * len(cell)):
             starts, rows = _group(cell * np.int32(self.number) + self.population.ranks, number)
             return Profile(cell=cell, order=rows, starts=starts, keys=np.zeros(0, dtype=np.int64))
         keys = cell * np.int64(self.number) + self.population.ranks
@@ -392,34 +393,38 @@ def _swap(board: _Board, rules: Rules, risk: Risk, promised: _Promised | None = 
         smallest=risk.smallest,
         partner=partner,
     )
-    proved = _pair_required(ground, board, rules)
+    proved = _pair_required(ground, board, rules, np.flatnonzero((risk.required < areas.depth) & (partner == FREE)))
     if promised is not None and (broken := promised.find_broken(partner)).any():
         promised.settled |= broken
         households = promised.restore(risk.required, broken)
         partner[households[partner[households] >= 0]] = FREE
-        proved &= _pair_required(ground, board, rules)
+        # Only these begin again: in other cells, partners found last need not agree in the strict profiles.
+        again = households[(risk.required[households] < areas.depth) & (partner[households] == FREE)]
+        proved &= _pair_required(ground, board, rules, again)
     target, short = _top_up(ground, board, rules)
     return Swapped(partner=partner, required=risk.required, risk=risk, target=target, short=short, proved=proved)
 
 
-def _pair_required(ground: Ground, board: _Board, rules: Rules) -> bool:
-    """Pair the households that must move and have no partner, strict profile first; return whether that is proved."""
-    areas = board.areas
-    alone = np.flatnonzero((ground.required < areas.depth) & (ground.partner == FREE))
+def _pair_required(ground: Ground, board: _Board, rules: Rules, alone: Int64s) -> bool:
+    """Pair these households, which must move, strict profile first; return whether the optimum is proved."""
     draw = ground.draw[alone]  # distinct
     risky = order.sort_by_draw(alone, draw, lambda _: np.stack([draw, draw], axis=1)).astype(np.int32)
+    levels = ground.required[risky]
+    by_level = [risky[levels == level] for level in range(board.areas.depth)]
     proved = True
     for place in range(len(board.population.profiles)):
         if not (ground.partner[risky] == FREE).any():
             break
-        proved = _pair_profile(risky, ground, board.sort(place), areas, rules)
+        proved = _pair_profile(risky, by_level, ground, board.sort(place), board.areas, rules)
     return proved
 
 
-def _pair_profile(risky: Int32s, ground: Ground, profile: Profile, areas: Areas, rules: Rules) -> bool:
+def _pair_profile(
+    risky: Int32s, by_level: Sequence[Int32s], ground: Ground, profile: Profile, areas: Areas, rules: Rules
+) -> bool:
     """Pair level by level, nearest first; repair what is left; return whether the optimum of the profile is proved."""
-    for level in range(areas.depth):
-        todo, group = pairing.choose(risky, level, ground, profile)
+    for level, some in enumerate(by_level):
+        todo, group = pairing.choose(some, level, ground, profile)
         if not len(todo):
             continue
         todo = todo[order.sort_rows(group, int(group.max()) + 1)[1]]

@@ -14,7 +14,7 @@ from safeswap.arrays import moments
 from safeswap.arrays.compiled import njit
 from safeswap.arrays.kd_tree import Tree, build
 from safeswap.arrays.names import Names
-from safeswap.arrays.types import Floats, Rows
+from safeswap.arrays.types import Flags, Floats, Rows
 from safeswap.errors import InfeasibleError
 from safeswap.methods.numeric.rank_swap import order_records
 from safeswap.methods.numeric.spec import GroupsOfAtLeast, KeptMean, MicroaggregationSpec, MissingStays
@@ -145,7 +145,7 @@ def _mdav(given: Floats, tree: _Remaining, k: int, groups: Rows) -> int:
     while remaining >= 2 * k:
         query[:] = total / remaining
         # Rounded upwards, both the step and the sum.
-        way = (way + (1.0 + _ROUNDING) * np.sqrt(_squared(query, centre))) * (1.0 + 1e-15)
+        way = (way + (1.0 + _ROUNDING) * np.sqrt(_squared_distance(query, centre))) * (1.0 + 1e-15)
         centre[:] = query
         pivot = _furthest_from_centre(centre, way, tree)
         for half in range(2 if remaining >= 3 * k else 1):
@@ -166,7 +166,7 @@ def _mdav(given: Floats, tree: _Remaining, k: int, groups: Rows) -> int:
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _squared(query, point):  # type: ignore[no-untyped-def]
+def _squared_distance(query, point):  # type: ignore[no-untyped-def]
     total = 0.0
     for j in range(query.size):
         step = query[j] - point[j]
@@ -219,7 +219,7 @@ def _furthest_from_centre(centre: Floats, way: float, tree: _Remaining) -> int:
             node = one
         most = -1.0
         for i in range(tree.starts[node], tree.starts[node] + tree.left[node - inner]):
-            distance = _squared(centre, points[i])
+            distance = _squared_distance(centre, points[i])
             most = max(most, distance)
             if distance > best or (distance == best and rows[i] < rows[found]):
                 best, found = distance, i
@@ -264,7 +264,7 @@ def _furthest(query: Floats, tree: _Remaining) -> int:
         if bound < best:
             continue
         for i in range(tree.starts[node], tree.starts[node] + tree.left[node - inner]):
-            distance = _squared(query, points[i])
+            distance = _squared_distance(query, points[i])
             if found < 0 or distance > best or (distance == best and rows[i] < rows[found]):
                 best, found = distance, i
     return found
@@ -293,7 +293,7 @@ def _find_nearest(query: Floats, tree: _Remaining, distances: Floats, found: Row
         if bound > distances[-1]:
             continue
         for i in range(tree.starts[node], tree.starts[node] + tree.left[node - inner]):
-            distance = _squared(query, points[i])
+            distance = _squared_distance(query, points[i])
             j = k
             while j > 0 and (
                 distance < distances[j - 1] or (distance == distances[j - 1] and rows[i] < rows[found[j - 1, 0]])
@@ -362,7 +362,7 @@ class Microaggregation:
 
     def _plan(self, columns: dict[str, Floats], spec: MicroaggregationSpec) -> ValuePlan:
         records = len(columns[spec.attributes[0]])
-        sizes = [len(_complete_rows(columns, names)) for names in _blocks(spec)]
+        sizes = [int(np.count_nonzero(_flag_complete(columns, names))) for names in _blocks(spec)]
         if min(sizes) < spec.k:
             raise InfeasibleError(
                 f"groups of {plural(spec.k, 'record')} were requested, but "
@@ -386,17 +386,21 @@ class Microaggregation:
         changes: dict[str, Change] = {}
         for names in _blocks(spec) if spec.k > 1 else ():
             words = record_words(data, key, self.name, "+".join(names), replicate=replicate)
-            rows = _complete_rows(columns, names)
+            complete = _flag_complete(columns, names)
             # So that the order of the file does not matter.
-            rows = rows[order_records([columns[name][rows] for name in names], words[rows])]
-            groups = _group_records([columns[name][rows] for name in names], spec)
-            written = np.zeros(len(data), dtype=np.bool_)
-            written[rows] = True
-            for name in names:
+            if complete.all():
+                rows = order_records([columns[name] for name in names], words)
+            else:
+                known = np.flatnonzero(complete)
+                rows = known[order_records([columns[name][known] for name in names], words.take(known, axis=0))]
+            del words
+            ordered = [columns[name][rows] for name in names]
+            groups = _group_records(ordered, spec)
+            for name, own in zip(names, ordered, strict=True):
                 values = columns[name].copy()
-                values[rows] = _group_means(columns[name][rows], groups)[groups]
+                values[rows] = _group_means(own, groups)[groups]
                 changes[name] = changed_numbers(
-                    data, name, values, columns[name], decimals=spec.decimals, written=written
+                    data, name, values, columns[name], decimals=spec.decimals, written=complete
                 )
         return make_masked(data, spec, plan, changes, key=key, replicate=replicate)
 
@@ -425,8 +429,9 @@ def _blocks(spec: MicroaggregationSpec) -> list[Names]:
     return [spec.attributes] if spec.groups == "mdav" else [(name,) for name in spec.attributes]
 
 
-def _complete_rows(columns: dict[str, Floats], names: Names) -> Rows:
-    return np.flatnonzero(~np.isnan([columns[name] for name in names]).any(axis=0))
+def _flag_complete(columns: dict[str, Floats], names: Names) -> Flags:
+    missing: Flags = np.logical_or.reduce([np.isnan(columns[name]) for name in names])
+    return ~missing
 
 
 def _group_records(columns: list[Floats], spec: MicroaggregationSpec) -> Rows:

@@ -29,8 +29,8 @@ from safeswap.model.effect import Effect, Redrawn
 from safeswap.model.invariant import Invariant, ReplaysFromAudit, SameRows, UntouchedColumns
 from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import Change
-from safeswap.model.plan import Plan
 from safeswap.model.schema import Schema, refuse_date
+from safeswap.model.spec import Plan
 from safeswap.model.text import plural
 
 _CHUNK = 1 << 15

@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from safeswap.arrays import moments
 from safeswap.arrays.compiled import njit, run_all
-from safeswap.arrays.order import sort_uniform
 from safeswap.arrays.types import Floats, Rows, UInt32s, Words
 from safeswap.engines.memory import exchange
 from safeswap.errors import SpecError
@@ -53,7 +52,8 @@ from safeswap.model.text import plural
 
 _SCALES = (1.0, 10.0, 100.0, 1000.0)
 _EXACT = 2.0**52
-_LONG_RUN = 32
+_ATTEMPTS = 4
+_MOST_TIED = 1 << 18  # sorted at once: they fit the cache, and their arrays are reused
 _WORD = 64
 
 
@@ -85,27 +85,34 @@ def order_records(columns: Sequence[Floats], words: Words) -> Rows:
     return _sort_keys(together, words)[0]
 
 
-def _sort_keys(keys: Words, words: Words) -> tuple[Rows, Words]:
+def _sort_keys(keys: Words, words: Words, attempts: int = _ATTEMPTS) -> tuple[Rows, Words]:
+    if not attempts:  # equal draws, which no two records have
+        order: Rows = np.lexsort((words[:, 1], words[:, 0], keys))
+        return order, keys[order]
     row_bits = (len(keys) - 1).bit_length()
     spare = 64 - row_bits - int(keys.max()).bit_length()  # bits for the draw; negative: the keys are cut
-    packed, order = np.empty(len(keys), dtype=np.uint64), np.empty(len(keys), dtype=np.int64)
+    packed = np.empty(len(keys), dtype=np.uint64)
     _pack(keys, words, row_bits, spare, packed)
     packed.sort()  # rows ascend where all above is equal
-    long_runs = _unpack(packed, row_bits, keys, words, order)
-    for start, end in long_runs:
-        order[start:end] = _sort_run(order[start:end], keys, words)
+    order = (packed & ((np.uint64(1) << np.uint64(row_bits)) - np.uint64(1))).view(np.int64)
+    start, room = 0, min(_MOST_TIED, len(packed))
+    while start < len(packed):
+        # Ties are sorted by their number and by what was cut off, which leaves more bits for the draw.
+        places, numbers = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.uint64)
+        tied, start = _list_tied(packed, row_bits, start, places, numbers)
+        if not tied:
+            room *= 2  # the next tie is longer
+            continue
+        places, numbers = places[:tied], numbers[:tied]
+        rows = order[places]
+        if spare < 0:
+            numbers <<= np.uint64(-spare)
+            numbers |= keys[rows] & ((np.uint64(1) << np.uint64(-spare)) - np.uint64(1))
+        order[places] = rows[_sort_keys(numbers, words.take(rows, axis=0), attempts - 1)[0]]
     if 0 <= spare < 64 - row_bits:
         packed >>= np.uint64(row_bits + spare)  # in place: at 10⁷ records fresh memory costs more than the shift
         return order, packed
     return order, keys[order]
-
-
-def _sort_run(rows: Rows, keys: Words, words: Words) -> Rows:
-    if len(rows) and (keys[rows] == keys[rows[0]]).all():
-        ordered, met = sort_uniform(rows, words[rows, 0])  # linear, since draws are uniform
-        if not met:
-            return np.asarray(ordered)
-    return np.asarray(rows[np.lexsort((words[rows, 1], words[rows, 0], keys[rows]))])
 
 
 def _order_keys(values: Floats) -> Words:
@@ -142,35 +149,25 @@ def _pack(keys: Words, words: Words, row_bits: int, spare: int, packed: Words) -
 
 
 @njit(cache=True, nogil=True)
-def _unpack(packed: Words, row_bits: int, keys: Words, words: Words, order: Rows) -> list[tuple[int, int]]:
-    """Fill in the rows in full order; return the runs still to be sorted: those of one packed word that are long."""
-    long_runs = [(0, 0)]
-    start = 0
-    shift, mask = np.uint64(row_bits), (np.uint64(1) << np.uint64(row_bits)) - np.uint64(1)
-    for i in range(len(packed)):
-        if packed[i] >> shift != packed[start] >> shift:
-            start = i
-        row = int(packed[i] & mask)
-        j = i
-        if i - start < _LONG_RUN:
-            while j > start and _comes_before(row, order[j - 1], keys, words):
-                order[j] = order[j - 1]
-                j -= 1
-        elif long_runs[-1][0] != start or not long_runs[-1][1]:
-            long_runs.append((start, i + 1))
-        else:
-            long_runs[-1] = (start, i + 1)
-        order[j] = row
-    return long_runs
+def _list_tied(packed: Words, row_bits: int, start: int, places: Rows, numbers: Words) -> tuple[int, int]:
+    """List the next rows that tie, all but the row being equal: their places, and for each the number of its tie.
 
-
-@njit(cache=True, nogil=True)
-def _comes_before(a: int, b: int, keys: Words, words: Words) -> bool:
-    if keys[a] != keys[b]:
-        return bool(keys[a] < keys[b])
-    if words[a, 0] != words[b, 0]:
-        return bool(words[a, 0] < words[b, 0])
-    return bool(words[a, 1] < words[b, 1])
+    Return how many they are, of whole ties as far as there is room, and where the others start.
+    """
+    shift, found, tie = np.uint64(row_bits), 0, np.uint64(0)
+    while start < len(packed):
+        end = start + 1
+        while end < len(packed) and packed[end] >> shift == packed[start] >> shift:
+            end += 1
+        if end - start > 1:
+            if found + end - start > len(places):
+                break
+            for place in range(start, end):
+                places[found], numbers[found] = place, tie
+                found += 1
+            tie += np.uint64(1)
+        start = end
+    return found, start
 
 
 # Pairing goes from the lowest value upwards; the partner is drawn from the free records above (Moore 1996). Free
@@ -202,12 +199,21 @@ def pairs_within(keys: Words, rows: Rows, words: Words, window: int) -> Rows:
     np.right_shift(words[:, 1], _HALF, out=halves, casting="unsafe")
     halves.take(rows, out=draws, mode="clip")
     pairs = np.empty((len(keys) // 2, 2), dtype=np.int64)
-    return pairs[: _pair_within(keys, rows, draws, window, pairs)]
+    pairs = pairs[: _pair_within(keys, draws, window, pairs)]
+    _look_up(rows, pairs)
+    return pairs
 
 
 @njit(cache=True, nogil=True)
-def _pair_within(keys: Words, rows: Rows, draws: UInt32s, window: int, pairs: Rows) -> int:
-    """Fill in the pairs, as rows; return their number. ``draws`` are in the order of ``rows``."""
+def _look_up(rows: Rows, pairs: Rows) -> None:
+    """Turn positions into rows. One load waits for another only while pairing, which so takes half the time."""
+    for i in range(len(pairs)):
+        pairs[i, 0], pairs[i, 1] = rows[pairs[i, 0]], rows[pairs[i, 1]]
+
+
+@njit(cache=True, nogil=True)
+def _pair_within(keys: Words, draws: UInt32s, window: int, pairs: Rows) -> int:
+    """Fill in the pairs, as positions; return their number."""
     number = len(keys)
     tree, levels = _build_tree((number + 63) // 64)
     bits = np.full((number + 63) // 64, ~np.uint64(0))  # of positions that nobody below has taken
@@ -236,7 +242,7 @@ def _pair_within(keys: Words, rows: Rows, draws: UInt32s, window: int, pairs: Ro
                 continue
             # The leading half of a word times a number below 2³², truncated: uniform to one part in 2³².
             drawn = int((np.uint64(draws[i]) * np.uint64(free)) >> _HALF)
-            pairs[made, 0], pairs[made, 1] = rows[i], rows[_take_nth(tree, levels, bits, below + drawn)]
+            pairs[made, 0], pairs[made, 1] = i, _take_nth(tree, levels, bits, below + drawn)
             free -= 1
             made += 1
     return made
@@ -413,15 +419,16 @@ def _ordered_columns(data: Microdata, spec: RankSwapSpec) -> dict[str, Floats]:
 
 def _draw_pairs(values: Floats, words: Words, spec: RankSwapSpec) -> tuple[Rows, Rows]:
     """Return the known rows in the order of their values, and the pairs of rows that exchange them."""
-    known = np.flatnonzero(~np.isnan(values))
-    if len(known) == len(values):
-        order, keys = rank_values(values, words)
-    else:
-        order, keys = rank_values(values[known], words[known])
+    missing = np.isnan(values)
+    if missing.any():
+        known = np.flatnonzero(~missing)
+        order, keys = rank_values(values[known], words.take(known, axis=0))
         order = known[order]
+    else:
+        order, keys = rank_values(values, words)
     ends = _Ends.of(values, spec)
     between = slice(ends.bottom, ends.bottom + ends.between)
-    return order, pairs_within(keys[between], order[between], words, spec.ranks(len(known)))
+    return order, pairs_within(keys[between], order[between], words, spec.ranks(len(order)))
 
 
 def _average_ends(

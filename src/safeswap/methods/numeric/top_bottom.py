@@ -30,8 +30,8 @@ from safeswap.model.dates import EPOCH
 from safeswap.model.invariant import Invariant, ReplaysFromAudit, SameRows, UntouchedColumns
 from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import Change, decimals_of, finite_numbers, write_numbers
-from safeswap.model.plan import Plan
 from safeswap.model.schema import Kind, Schema
+from safeswap.model.spec import Plan
 from safeswap.model.text import plural
 
 

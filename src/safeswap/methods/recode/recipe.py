@@ -51,7 +51,9 @@ class Recipe:
     @overload
     def __getitem__(self, position: slice) -> Recipe: ...
     def __getitem__(self, position: int | slice) -> RecipeStep | Recipe:
-        return Recipe(self.steps[position]) if isinstance(position, slice) else self.steps[self._at(position)]
+        return (
+            Recipe(self.steps[position]) if isinstance(position, slice) else self.steps[self._check_position(position)]
+        )
 
     def undo(self) -> Recipe:
         """Return the recipe without its last step; an empty recipe stays empty."""
@@ -59,17 +61,17 @@ class Recipe:
 
     def replace(self, position: int, step: RecipeStep | Mapping[str, Any]) -> Recipe:
         """Return the recipe with the step at this position replaced."""
-        at = self._at(position)
+        at = self._check_position(position)
         return Recipe((*self.steps[:at], _as_recipe_step(step), *self.steps[at + 1 :]))
 
     def insert(self, position: int, step: RecipeStep | Mapping[str, Any]) -> Recipe:
         """Return the recipe with a step inserted before this position."""
-        at = self._at(position, end=True)
+        at = self._check_position(position, end=True)
         return Recipe((*self.steps[:at], _as_recipe_step(step), *self.steps[at:]))
 
     def remove(self, position: int) -> Recipe:
         """Return the recipe without the step at this position."""
-        at = self._at(position)
+        at = self._check_position(position)
         return Recipe((*self.steps[:at], *self.steps[at + 1 :]))
 
     def common(self, other: Recipe) -> int:
@@ -122,7 +124,7 @@ class Recipe:
             data = apply_recode(data, step, number=number) if isinstance(step, Step) else data
         return Recipe(tuple(steps))
 
-    def _at(self, position: int, *, end: bool = False) -> int:
+    def _check_position(self, position: int, *, end: bool = False) -> int:
         at = position + len(self.steps) if position < 0 else position
         if 0 <= at < len(self.steps) + end:
             return at

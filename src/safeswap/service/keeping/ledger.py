@@ -32,7 +32,8 @@ from safeswap.arrays.keyed import derive
 from safeswap.arrays.sketch import ALARM_SHARE
 from safeswap.errors import OutputError
 from safeswap.model.ledger import NOT_SEEN, Entry, Likeness, compare
-from safeswap.releases.register import Past, dump_steps, join_pasts, load_steps
+from safeswap.model.microdata import join_pasts
+from safeswap.releases.register import Past, dump_steps, load_steps
 from safeswap.service.keeping.database import now
 from safeswap.service.keeping.tables import ledger, maskings, members, projects, releases, users
 from safeswap.service.keeping.vault import Vault

@@ -143,7 +143,7 @@ def nest_areas(data: Microdata, coarse: str, fine: str, tolerance: int) -> tuple
         raise not_nested_error(coarse, fine, straddling)
     table = np.zeros((len(outer.levels) + 1, len(inner.levels) + 1), dtype=np.int64)
     np.add.at(table, (outer.codes, inner.codes), 1)
-    (names, hidden), inside = _shown(data, coarse, tolerance), _shown(data, fine, tolerance)
+    (names, hidden), inside = _level_texts(data, coarse, tolerance), _level_texts(data, fine, tolerance)
     found = tuple(
         _outer_area((name, None if name in hidden else int(table[i].sum())), table[i], inside, tolerance)
         for i, name in enumerate(names)
@@ -152,7 +152,7 @@ def nest_areas(data: Microdata, coarse: str, fine: str, tolerance: int) -> tuple
     return found, sum(name == RARE for name in names)
 
 
-def _shown(data: Microdata, name: str, tolerance: int) -> tuple[list[str], frozenset[str]]:
+def _level_texts(data: Microdata, name: str, tolerance: int) -> tuple[list[str], frozenset[str]]:
     return shown_texts(data, name, tolerance), hidden_texts(data, name, tolerance)
 
 

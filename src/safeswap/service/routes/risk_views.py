@@ -93,7 +93,7 @@ def view_risk(access: Worker, view: ViewName, body: RiskyRequest, _: QuestionSlo
         before = make_view(view, original, original, asked)
         now = make_view(view, original, data, asked) if steps else before
     except SafeswapError as error:
-        told = ". ".join(_capitalised(part) for part in (error.message, error.hint) if part)
+        told = ". ".join(_capitalise(part) for part in (error.message, error.hint) if part)
         problem = _PLAIN.get(error.code, f"{told}.")
         return RiskViewAnswer(view=view, scenario=asked.name, sentence="", problem=problem, steps=steps)
     if isinstance(now, str) or isinstance(before, str):
@@ -177,7 +177,7 @@ class _Shown:
                 f"{of} are unique in the file; of these about {found.bars[1].now:,} are expected to be unique in the "
                 f"population, and {found.bars[2].now:,} to be matched correctly"
             )
-        return _capitalised(told) + "."
+        return _capitalise(told) + "."
 
 
 def _refuse_long(access: ProjectAccess, view: ViewName, asked: Scenario) -> None:
@@ -186,7 +186,7 @@ def _refuse_long(access: ProjectAccess, view: ViewName, asked: Scenario) -> None
     refuse_long(access.service.settings.limits, records=access.row.records, tables=tables)
 
 
-def _capitalised(text: str) -> str:
+def _capitalise(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 

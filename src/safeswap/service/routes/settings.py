@@ -132,19 +132,19 @@ class StepTableAnswer(Wire):
 def get_settings(response: Response, access: Reader) -> SettingsAnswer:
     """Get the scenarios, the steps, the study and the settings of the release."""
     set_etag(response, access.row.version)
-    return _answer(_stored(access), access.row.version)
+    return _answer(_read_stored(access), access.row.version)
 
 
 @router.patch("/projects/{project_id}/settings")
 def change_settings(request: Request, response: Response, access: Worker, body: SettingsChange) -> SettingsAnswer:
     """Replace sections of the settings. Refused as a whole if one of them is invalid."""
     require_match(request, access.row.version)
-    stored = _stored(access)
+    stored = _read_stored(access)
     content = _rename(stored["content"], body.renamed)
     sections = {"scenario": body.scenarios, "step": body.steps, "study": body.study, "release": body.release}
     content |= {name: _plain(value) for name, value in sections.items() if value is not None}
     content = {name: value for name, value in content.items() if value or name != "study"}
-    project = _checked(access, content)
+    project = _check_content(access, content)
     used = body.renamed.get(stored["scenario"], stored["scenario"]) if body.scenario is None else body.scenario
     return _store(response, access, _next(stored, project, used), "settings.change")
 
@@ -154,13 +154,13 @@ def step_through_settings(
     response: Response, access: Worker, way: Annotated[Literal["undo", "redo"], Path()]
 ) -> SettingsAnswer:
     """Undo the last change of the steps, or redo the last one undone."""
-    stored = _stored(access)
+    stored = _read_stored(access)
     past, future = list(stored["past"]), list(stored["future"])
     source, target = (past, future) if way == "undo" else (future, past)
     if not source:
         raise Conflict(f"there is nothing to {way}", code=f"nothing-to-{way}")
     target.append(stored["content"].get("step", []))
-    project = _checked(access, {**stored["content"], "step": source.pop()})
+    project = _check_content(access, {**stored["content"], "step": source.pop()})
     changed = {**_next(stored, project, stored["scenario"]), "past": past, "future": future}
     return _store(response, access, changed, f"settings.{way}")
 
@@ -172,7 +172,7 @@ def get_project_file(access: Reader) -> Response:
     file, households = name_files(access.row.file_name, schema)
     layout = read_origin(access.service.store, access.id, access.row.data_version).layout
     project = replace(
-        Project.of(_stored(access)["content"]),
+        Project.of(_read_stored(access)["content"]),
         title=access.row.name,
         data=DataSource(file=file or "data.csv", households=households, **_name_roles(access), **layout),
         schema=schema,
@@ -186,8 +186,8 @@ def put_project_file(request: Request, response: Response, access: Worker, body:
     """Replace all settings by those of a `project.toml`; its data and schema are not taken over."""
     require_match(request, access.row.version)
     read = Project.parse_alone(body.text)
-    project = _checked(access, read.content())
-    stored = _stored(access)
+    project = _check_content(access, read.content())
+    stored = _read_stored(access)
     return _store(response, access, _next(stored, project, stored["scenario"]), "settings.import")
 
 
@@ -239,7 +239,7 @@ def propose_bands(
 
 def project_of(access: ProjectAccess) -> Project:
     """Return the project that the settings state, without its data."""
-    return Project.of(_stored(access)["content"])
+    return Project.of(_read_stored(access)["content"])
 
 
 def scenario_of(access: ProjectAccess, name: str = "") -> Scenario | None:
@@ -346,13 +346,13 @@ def _refuse_long(access: ProjectAccess, project: Project, pipeline: Pipeline) ->
     refuse_long(access.service.settings.limits, records=access.row.records, tables=tables, hint=hint)
 
 
-def _stored(access: ProjectAccess) -> dict[str, Any]:
+def _read_stored(access: ProjectAccess) -> dict[str, Any]:
     kept = access.row.settings or {}
     empty: dict[str, Any] = {"content": {}, "scenario": "", "past": [], "future": []}
     return {**empty, **kept}
 
 
-def _checked(access: ProjectAccess, content: Mapping[str, Any]) -> Project:
+def _check_content(access: ProjectAccess, content: Mapping[str, Any]) -> Project:
     """Return the project of a content; its names must be those of the data, if there are any."""
     project = Project.of(content)
     if access.row.data_version:
@@ -379,15 +379,15 @@ def _next(stored: Mapping[str, Any], project: Project, used: str) -> dict[str, A
 def _rename(content: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     """Return the content with other names of scenarios wherever they are named."""
 
-    def renamed(values: Mapping[str, Any]) -> dict[str, Any]:
+    def rename(values: Mapping[str, Any]) -> dict[str, Any]:
         name = values.get("scenario")
         return {**values, "scenario": names[name]} if isinstance(name, str) and name in names else dict(values)
 
     made = dict(content)
     made["scenario"] = [{**each, "name": names.get(each["name"], each["name"])} for each in content.get("scenario", [])]
-    made["step"] = [renamed(each) for each in content.get("step", [])]
+    made["step"] = [rename(each) for each in content.get("step", [])]
     if "study" in made:
-        made["study"] = renamed(made["study"])
+        made["study"] = rename(made["study"])
     if require := made.get("release", {}).get("require"):
         made["release"] = {**made["release"], "require": {names.get(n, n): rule for n, rule in require.items()}}
     return made

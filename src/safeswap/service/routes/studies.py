@@ -14,7 +14,7 @@ from fastapi.responses import FileResponse
 from pydantic import Field
 
 from safeswap import workflow
-from safeswap.charts.payload import Room, map_payload
+from safeswap.charts.points import Room, map_payload
 from safeswap.errors import InfeasibleError
 from safeswap.model.study import StudySpec
 from safeswap.model.text import plural
@@ -360,7 +360,7 @@ def run_study(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
 
 def _count_best(found: Study) -> int:
     """Return how many specifications no other beats at the means of their draws: the frontier of the map."""
-    from safeswap.arrays.dominance import find_undominated
+    from safeswap.model.study import find_undominated
 
     means = found.summary()
     # Rounded as on the map: means that differ by the order of their sum are the same.

@@ -126,8 +126,8 @@ class Queue:
     def claim(self, worker: str, kinds: Collection[str] | None = None) -> Claim | None:
         """Claim the next queued job, if any: two workers never get the same one.
 
-        Scheduling is fair per person: first whoever has the fewest running jobs, then whoever has waited longest since
-        their last job started. Nobody has more running than ``running_jobs`` allows.
+        Scheduling is fair per person: first the person with the fewest running jobs, then the one who has waited
+        longest since their last job started. No one has more running than ``running_jobs`` allows.
         """
         at = self._clock()
         waiting = select(jobs.c.id).where(jobs.c.state == "queued", jobs.c.available_at <= at)

@@ -299,7 +299,7 @@ class Noise:
         return shown if most is None else min(shown, most)
 
     def spread_of(self, totals: int) -> int:
-        """Return how far the sum of so many noisy totals is from the truth at most, 19 times out of 20.
+        """Return how far the sum of that many noisy totals is from the truth at most, 19 times out of 20.
 
         >>> Noise(key=Key.generate(), tolerance=3).spread_of(15)
         33
@@ -341,11 +341,11 @@ def perturb_advice(found: AdviceList, before: int, combinations: Any, noise: Noi
     """Return recommended recodes with noise in the numbers of combinations; ``before`` is the number shown now."""
     asked = sorted(f"{sorted(keys)} {stated}" for keys, stated in as_combinations(combinations).stated())
 
-    def perturbed(each: Advice) -> Advice:
+    def perturb(each: Advice) -> Advice:
         left = noise.add(each.unsafe, "advice", *asked, each.step.as_dict(), most=before)
         return replace(each, unsafe=left, removed=before - left)
 
-    return replace(found, unsafe=before, advice=tuple(perturbed(each) for each in found))
+    return replace(found, unsafe=before, advice=tuple(perturb(each) for each in found))
 
 
 def perturb_cells(cells: dict[str, Any], noise: Noise) -> dict[str, Any]:

@@ -39,9 +39,9 @@ from safeswap.model.invariant import Invariant, KeptMargin, ReplaysFromAudit, Sa
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Coded, Microdata
-from safeswap.model.plan import Plan
 from safeswap.model.schema import Kind, Schema
 from safeswap.model.score import proved_bound
+from safeswap.model.spec import Plan
 from safeswap.model.text import plural
 
 # Improve by trying again: undo some changes that share a cell, make the tables safe again, keep the better result.

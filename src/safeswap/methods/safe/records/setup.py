@@ -18,14 +18,13 @@ from safeswap.arrays.cells import MOST_CELLS
 from safeswap.arrays.compiled import njit
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Codes, Flags, Floats, Int32s, Int64s, Words
-from safeswap.engines.base import record_identity
 from safeswap.errors import InfeasibleError, SpecError
 from safeswap.methods.safe.records.state import Lines, State, Ties, lines_of, link_all
 from safeswap.methods.safe.spec import SafeSpec
 from safeswap.model.columns import rank_of_code
 from safeswap.model.key import Key
 from safeswap.model.keyed_order import keyed_order
-from safeswap.model.microdata import Microdata
+from safeswap.model.microdata import Microdata, record_identity
 from safeswap.model.schema import Kind
 from safeswap.model.table import check_table_names
 from safeswap.model.text import plural

@@ -23,7 +23,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, select, update
 from sqlalchemy.exc import IntegrityError
 
-from safeswap.files.sources import sum_file
+from safeswap.files.formats import sum_file
 from safeswap.releases.manifest import MANIFEST, check_files, damaged_error, read_manifest
 from safeswap.service.http.problems import Conflict, Forbidden, NotFound
 from safeswap.service.keeping import ledger

@@ -16,10 +16,9 @@ from pyarrow import parquet
 import safeswap
 from safeswap import workflow
 from safeswap.errors import InputError
+from safeswap.files.formats import Limits
 from safeswap.files.parquet import open_parquet, read_parquet
-from safeswap.files.parquet_pages import measure
-from safeswap.files.sources import Limits
-from safeswap.files.splice import parse, serialise
+from safeswap.files.parquet_bytes import measure, parse, serialise
 from safeswap.files.write import write
 
 LONG = "x" * 2**20

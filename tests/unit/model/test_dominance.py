@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeswap.arrays.dominance import find_undominated, hypervolume
+from safeswap.model.study import find_undominated, hypervolume
 
 # Few distinct values, so that points tie and coincide.
 FIGURES = st.one_of(st.integers(0, 5).map(float), st.just(float("nan")))

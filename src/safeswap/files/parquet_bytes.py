@@ -1,8 +1,9 @@
-"""Bound the decoded size of a Parquet file from its page headers, before anything is decoded.
+"""The bytes of a Parquet file: its footer and page headers, in Thrift's compact protocol; a bound on the decoded size.
 
-A few kilobytes can expand to terabytes: a dictionary with one long text and a run that refers to it a million times, a
-page of zeros that compresses a thousandfold, texts that each repeat the one before. The footer can be untrue, so the
-page headers are read as well, and the dictionary itself only if they leave room for doubt.
+The bound is found before anything is decoded. A few kilobytes can expand to terabytes: a dictionary with one long text
+and a run that refers to it a million times, a page of zeros that compresses a thousandfold, texts that each repeat the
+one before. The footer can be untrue, so the page headers are read as well, and the dictionary itself only if they leave
+room for doubt.
 
 Claim: a column of texts takes at most, besides its pages, (values that refer to the dictionary) × (longest entry). The
 longest entry is at most the dictionary page without the lengths of its entries, four bytes each.
@@ -10,17 +11,213 @@ longest entry is at most the dictionary page without the lengths of its entries,
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from safeswap.files.sources import Limits
-from safeswap.files.splice import Struct, parse_first
+from safeswap.files.formats import Limits
+
+MAGIC = b"PAR1"
+_MOST_FOOTER = 1 << 28
+
+# Thrift's compact protocol, as far as a Parquet footer needs it. A struct is a dict from field number to (type, value),
+# a list is a pair of element type and values. Unknown fields are kept, so that newer footers survive.
+
+Struct: TypeAlias = dict[int, tuple[int, Any]]
+
+TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)
+
+_DEEPEST = 64
+
+
+def parse(data: bytes) -> Struct:
+    """Parse a struct from bytes; raise ``ValueError`` if they are not one.
+
+    >>> tree = parse(bytes([0x15, 0x02, 0x18, 0x01, 0x61, 0x00]))
+    >>> tree
+    {1: (5, 1), 2: (8, b'a')}
+    >>> serialise(tree) == bytes([0x15, 0x02, 0x18, 0x01, 0x61, 0x00])
+    True
+    """
+    return parse_first(data)[0]
+
+
+def parse_first(data: bytes) -> tuple[Struct, int]:
+    """Parse the struct at the beginning of some bytes; return it and its length.
+
+    >>> parse_first(bytes([0x15, 0x02, 0x00, 0xFF]))
+    ({1: (5, 1)}, 3)
+    """
+    reader = _Reader(data)
+    try:
+        return reader.struct(0), reader.at
+    except IndexError:
+        raise ValueError("the structure is cut short") from None
+
+
+def serialise(tree: Struct) -> bytes:
+    """Serialise a struct."""
+    out = bytearray()
+    _write_struct(out, tree)
+    return bytes(out)
+
+
+class _Reader:
+    """A cursor over bytes."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.at = 0
+
+    def byte(self) -> int:
+        value = self.data[self.at]
+        self.at += 1
+        return value
+
+    def varint(self) -> int:
+        byte = self.data[self.at]
+        self.at += 1
+        value, shift = byte & 0x7F, 7
+        while byte >= 0x80:
+            if shift > 63:
+                raise ValueError("a number is too long")
+            byte = self.data[self.at]
+            self.at += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+        return value
+
+    def zigzag(self) -> int:
+        value = self.varint()
+        return (value >> 1) ^ -(value & 1)
+
+    def take(self, number: int) -> bytes:
+        if number > len(self.data) - self.at:
+            raise ValueError("the structure is cut short")
+        self.at += number
+        return self.data[self.at - number : self.at]
+
+    def struct(self, depth: int) -> Struct:
+        if depth > _DEEPEST:
+            raise ValueError("the structure is too deep")
+        fields: Struct = {}
+        number = 0
+        while (head := self.byte()) != 0:
+            kind, delta = head & 0x0F, head >> 4
+            number = number + delta if delta else self.zigzag()
+            # A boolean field is encoded in its type and takes no further byte.
+            fields[number] = (kind, None if kind in (TRUE, FALSE) else self.value(kind, depth))
+        return fields
+
+    def value(self, kind: int, depth: int) -> Any:  # noqa: PLR0911  (one line per type)
+        if I16 <= kind <= I64:  # the most frequent first
+            number = self.varint()
+            return (number >> 1) ^ -(number & 1)
+        if kind == BINARY:
+            return self.take(self.varint())
+        if kind == STRUCT:
+            return self.struct(depth + 1)
+        if kind in (LIST, SET):
+            return self.elements(depth)
+        if kind in (TRUE, FALSE, BYTE):
+            return self.byte()
+        if kind == DOUBLE:
+            return self.take(8)
+        if kind == MAP:
+            return self.pairs(depth)
+        raise ValueError("a type is unknown")
+
+    def elements(self, depth: int) -> tuple[int, list[Any]]:
+        head = self.byte()
+        number = head >> 4 if head >> 4 < 15 else self.varint()
+        if number > len(self.data) - self.at:  # each takes at least a byte: no list is longer than the rest
+            raise ValueError("a list is longer than the structure")
+        return head & 0x0F, [self.value(head & 0x0F, depth + 1) for _ in range(number)]
+
+    def pairs(self, depth: int) -> tuple[int, list[tuple[Any, Any]]]:
+        number = self.varint()
+        if not number:
+            return 0, []
+        if number > len(self.data) - self.at:
+            raise ValueError("a map is longer than the structure")
+        kinds = self.byte()
+        read = [(self.value(kinds >> 4, depth + 1), self.value(kinds & 0x0F, depth + 1)) for _ in range(number)]
+        return kinds, read
+
+
+def _write_struct(out: bytearray, tree: Struct) -> None:
+    last = 0
+    for number, (kind, value) in sorted(tree.items()):
+        delta = number - last
+        if 0 < delta < 16:
+            out.append(delta << 4 | kind)
+        else:
+            out.append(kind)
+            _write_zigzag(out, number)
+        if kind not in (TRUE, FALSE):
+            _write_value(out, kind, value)
+        last = number
+    out.append(0)
+
+
+def _write_value(out: bytearray, kind: int, value: Any) -> None:
+    if kind in (TRUE, FALSE, BYTE):
+        out.append(value)
+    elif kind in (I16, I32, I64):
+        _write_zigzag(out, value)
+    elif kind == DOUBLE:
+        out += value
+    elif kind == BINARY:
+        _write_varint(out, len(value))
+        out += value
+    elif kind in (LIST, SET):
+        element, values = value
+        out.append((min(len(values), 15) << 4) | element)
+        if len(values) >= 15:
+            _write_varint(out, len(values))
+        for each in values:
+            _write_value(out, element, each)
+    elif kind == MAP:
+        kinds, pairs = value
+        _write_varint(out, len(pairs))
+        if pairs:
+            out.append(kinds)
+        for key, each in pairs:
+            _write_value(out, kinds >> 4, key)
+            _write_value(out, kinds & 0x0F, each)
+    else:
+        _write_struct(out, value)
+
+
+def _write_varint(out: bytearray, value: int) -> None:
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+def _write_zigzag(out: bytearray, value: int) -> None:
+    _write_varint(out, value << 1 if value >= 0 else ((-value - 1) << 1) | 1)
+
+
+def footer_bytes(path: Path) -> bytes:
+    """Return the raw footer."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - 8))
+        tail = file.read(8)
+        length = int.from_bytes(tail[:4], "little")
+        if size < 12 or tail[4:] != MAGIC or length > min(size - 12, _MOST_FOOTER):
+            raise ValueError("not a Parquet file, or one with an encrypted footer")
+        file.seek(size - 8 - length)
+        return file.read(length)
+
 
 _DATA, _DICTIONARY, _DATA_2 = 0, 2, 3
 _DICTIONARY_CODES = frozenset({2, 8})  # PLAIN_DICTIONARY, RLE_DICTIONARY
