@@ -57,6 +57,7 @@ def test_above_a_policy_both_people_say_why(browser: Browser, office: Desk, halv
         expect(page.locator("#sentence")).to_contain_text("more than the policy allows")
 
         page = seen.go(f"/projects/{project}/indicators")
+        page.get_by_text("As TOML").click()
         page.locator("#text").fill(INDICATORS)
         page.get_by_role("button", name="Compare before and after").click()
         expect(page.locator("#drawn tbody tr").first).to_be_visible()
