@@ -114,11 +114,16 @@ def from_file_to_file(path: Path, persons: int, engines: Sequence[str]) -> None:
         f"mask_file({source!r}, {str(folder / 'masked.parquet')!r}, {SPEC.as_dict()!r}, key=ss.Key.generate(), "
         f"audit={str(folder / 'audit')!r}, schema=ss.datasets.synthetic_population_schema(), force=True, engine=%r)"
     )
-    taken = {name: _measure(code)[0] for name, code in copies.items()}
-    print("plain copy by " + ", by ".join(f"{name} {seconds:.1f} CPU s" for name, seconds in taken.items()))
-    plain = min(taken.values())
+    runs = copies | {engine: mask % engine for engine in engines}
+    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in runs}
+    for _ in range(2 if persons < 100_000_000 else 1):  # by turns: the machine is noisy
+        for name, code in runs.items():
+            taken[name].append(_measure(code))
+    best = {name: (min(busy for busy, _ in found), max(peak for _, peak in found)) for name, found in taken.items()}
+    print("plain copy by " + ", by ".join(f"{name} {best[name][0]:.1f} CPU s" for name in copies))
+    plain = min(best[name][0] for name in copies)
     for engine in engines:
-        whole, peak = _measure(mask % engine)
+        whole, peak = best[engine]
         print(f"from Parquet to masked Parquet on {engine} {whole:.1f} CPU s, peak {peak:,.0f} MB")
         name = f"household swap on {engine}, Parquet to Parquet"
         judge(f"{name}, beside a copy (CPU)", whole / plain, 2.0, records=persons)
