@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from goals import best_of, judge, peak_megabytes
+from goals import best_of, judge, keep_byte_code, peak_megabytes
 from safeswap import Key, datasets
 from safeswap.engines.memory import MemoryRecords
 from safeswap.files.coded_columns import load_coded
@@ -159,6 +159,7 @@ def main() -> None:
     scarce_donors()
     for persons in chosen.persons:
         folder = Path(tempfile.mkdtemp(prefix="safeswap-bench-"))
+        keep_byte_code(folder)
         try:
             datasets.write_synthetic_population(folder / "people.parquet", persons)
             _run_apart(from_coded_columns, folder / "people.parquet")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import replace
+from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -602,3 +603,27 @@ def test_votes_are_counted_alike_in_a_table_and_by_sorting(monkeypatch: pytest.M
     assert found[0] == found[1]
     by_hand = [int(((cells == c) & (values == v)).sum()) for c, v in zip(asked_cells, asked_values, strict=True)]
     assert found[0][0] == by_hand
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_nearest_record_is_that_of_exact_arithmetic_and_equal_distances_share_it(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    number, columns = int(rng.integers(2, 40)), int(rng.integers(1, 4))
+    before = rng.integers(0, int(rng.choice([3, 20, 1000])), (number, columns))
+    after = before + rng.integers(-2, 3, (number, columns))
+    names = [f"x{j}" for j in range(columns)]
+    original, released = (
+        make(dict(zip(names, side.T, strict=True)), **dict.fromkeys(names, "numeric")) for side in (before, after)
+    )
+    exact = [[Fraction(int(value)) for value in column] for column in before.T]
+    means = [sum(column) / number for column in exact]
+    spread = [sum((v - m) ** 2 for v in column) or 1 for column, m in zip(exact, means, strict=True)]
+    chances = []
+    for own, masked in enumerate(after.tolist()):
+        apart = [
+            sum(Fraction(a - b) ** 2 / s for a, b, s in zip(masked, each, spread, strict=True))
+            for each in before.tolist()
+        ]
+        chances.append(Fraction(apart[own] == min(apart), apart.count(apart[own])))
+    (found,) = ss.attack(released, original, scenario={"keys": names}, attacks=["nearest_record"])
+    assert found.success == pytest.approx(float(sum(chances) / number), rel=1e-12)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -42,15 +43,19 @@ SPECS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", [*registry.method_names(), "pipeline"])
-def test_mates_and_areas_do_no_better_than_a_blind_guess(name: str) -> None:
+def test_mates_and_areas_do_no_better_than_a_blind_guess(name: str, tmp_path: Path) -> None:
     """Of household attributes nothing is restored; else the interval of the advantage begins at or below 0."""
     masked = ss.mask(DATA, {"method": name, **SPECS[name]}, key=KEY)
     assert masked.audit.touched().any()
-    found = ss.attack(masked, attacks=ASKED)
-    for outcome in found:
+    ss.release(masked, tmp_path / "public", audit=tmp_path / "audit", key=KEY)
+    (record,) = (tmp_path / "audit").glob("release-*")
+    inside = ss.attack(masked, attacks=ASKED)
+    outside = ss.attack(tmp_path / "public", DATA, audit=record, attacks=ASKED)
+    for outcome in (*inside, *outside):
         assert outcome.interval[0] <= 0
         assert outcome.success == 0 or outcome.detail["attribute"] not in SHARED
-    assert {each.attack for each in (*found, *found.skipped)} == set(ASKED)
+    for found in (inside, outside):
+        assert {each.attack for each in (*found, *found.skipped)} == set(ASKED)
 
 
 def test_a_method_that_cannot_treat_households_refuses() -> None:

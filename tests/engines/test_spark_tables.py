@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.conformance.on_files import check_on_file
@@ -18,7 +19,7 @@ from tests.engines.table_checks import KEY, FirstAndLast, check_every_operation,
 from tests.engines.test_household_files import count_by_hand, tampered
 from tests.plug_in import install_trade
 
-from safeswap import registry
+from safeswap import registry, workflow
 from safeswap.arrays import keyed
 from safeswap.engines.base import DRAW
 from safeswap.engines.spark.engine import SparkRecords, SparkTable
@@ -84,6 +85,20 @@ def test_a_file_without_identifier_is_refused_as_declared(session: Any, tmp_path
     unknown = data.schema.replace(own.model_copy(update={"kind": Kind.NOMINAL}))
     check_on_file(registry.method("swap"), "spark", (Microdata(data.table, unknown), spec), tmp_path, spark=session)
     assert [path.name for path in tmp_path.iterdir()] == ["data.parquet"]
+
+
+def test_files_in_another_order_are_compared_when_they_have_no_other_column(session: Any, tmp_path: Path) -> None:
+    table = pa.table({"id": [1, 2, 3, 4], "sex": ["f", "m", None, "m"]})
+    turned = pa.table({"id": [4, 3, 2, 1], "sex": ["m", "f", "m", "f"]})
+    for name, each in (("before", table), ("after", turned)):
+        pq.write_table(each, tmp_path / f"{name}.parquet")
+    asked: dict[str, Any] = {"measures": ["total_variation"], "identifier": "id", "kinds": {"sex": "nominal"}}
+    found = workflow.assess_file(
+        tmp_path / "before.parquet", tmp_path / "after.parquet", engine="spark", spark=session, **asked
+    )
+    frames = (workflow.read(each, identifier="id", kinds={"sex": "nominal"}) for each in (table, turned))
+    expected = workflow.assess(*frames, measures=["total_variation"])
+    assert found["total_variation"].value == expected["total_variation"].value == 0.25
 
 
 def test_equal_first_words_are_ordered_by_the_second(session: Any, tmp_path: Path) -> None:

@@ -61,6 +61,17 @@ def test_a_file_dropped_before_the_page_is_ready_is_taken(
         expect(page.locator("#file-line")).to_contain_text("dropped.csv: 2,000 records")
 
 
+def test_an_empty_file_and_an_unknown_project_are_told_in_plain_words(browser: Browser, desk: Desk, empty: str) -> None:
+    with desk.seen(browser) as seen:
+        seen.expected = ("422", "404")
+        page = seen.go(f"/projects/{empty}/data")
+        page.set_input_files("#file", {"name": "empty.csv", "mimeType": "text/csv", "buffer": b""})
+        told = page.locator("#problem :is(strong, span)")
+        expect(told).to_have_text(["The file is empty.", "Send a file with a header and records."])
+        page.goto(f"{desk.address}/projects/nowhere/risk")
+        expect(told).to_have_text(["There is no such project."])
+
+
 def test_numbers_with_decimal_commas_are_read_as_numbers_where_that_is_stated(
     browser: Browser, desk: Desk, empty: str, tmp_path: Path
 ) -> None:

@@ -254,6 +254,11 @@ def test_columns_that_reveal_a_change_are_left_out_by_one_click(browser: Browser
         recode(offers.first)
         expect(offers).to_have_count(0)
         expect(page.locator("#policy-line")).to_contain_text("The best of those without a limit: distinct numbers")
+        folded = page.locator("#step-checks")
+        expect(folded.locator("summary")).to_contain_text("of the single steps, all passed")
+        assert page.locator("#checks li.ok").count() == page.locator("#checks li").count() > 0
+        told = folded.locator("li bdi").all_text_contents()
+        assert {text.split(": ")[0] for text in told} == {"recode", "suppress"}
         with ZipFile(recode.release()) as bundle:
             data = next(name for name in bundle.namelist() if name.endswith("data.csv"))
             columns = bundle.read(data).decode().splitlines()[0].split(",")
@@ -341,3 +346,21 @@ def test_a_suppression_under_a_scenario_asks_of_its_keys_alone(browser: Browser,
         assert offered.evaluate_all("boxes => boxes.map((box) => box.value)") == ["region", "sex"]
         page.uncheck("#of-scenario")
         expect(offered).to_have_count(4)
+
+
+def test_hints_speak_the_words_of_the_form(browser: Browser, desk: Desk, file: Path) -> None:
+    refused = {"code": "no-place", "detail": "the missing_geography", "hint": 'set missing_keys="own", or on_unmatched'}
+    with desk.seen(browser) as seen:
+        seen.expected = ("422", "404")
+        page = seen.go(f"/projects/{desk.project(file)}/method")
+        settled(page)
+        page.route("**/plan", lambda route: route.fulfill(status=422, json=refused))
+        page.locator("#method").select_option("edit_1990")
+        page.get_by_label("Add to geography").select_option("region")
+        page.locator("#fields input[required]").fill("0.1")
+        page.locator("#fields fieldset", has=page.locator("legend", has_text="Keys")).get_by_label("sex").check()
+        told = "The missing_geography. Set “Missing keys”: own, or “On unmatched”."
+        expect(page.locator("#other-plan")).to_have_text(told)
+        refused["hint"] = "PUT /projects/{project_id}/data, and wait for its job"
+        page.locator("#fields input[required]").fill("0.2")
+        expect(page.locator("#other-plan")).to_have_text("The missing_geography.")

@@ -109,12 +109,27 @@ def test_indicators_before_are_weighted_shares_and_what_moved_is_flagged(
         cells = page.locator("#drawn tbody tr").evaluate_all(
             "(all) => all.map((row) => [...row.cells].map((cell) => cell.innerText.trim()))"
         )
+    assert all(each[0].startswith("share of tenure = owned outright by region: ") for each in cells)
     for title, before, after, _, note in cells:
         region = regions[title.rpartition(": ")[2]]
         assert float(before) == pytest.approx(totals[region][0] / totals[region][1], rel=1e-3)
         change = abs(float(after) / float(before) - 1)
         if abs(change - 0.001) > 0.00012 / float(before):  # four digits tell the side
             assert note.startswith("beyond tolerance") == (change > 0.001)
+
+
+def test_levels_are_recoded_by_their_labels(browser: Browser, desk: Desk, survey_of_homes: Any) -> None:
+    with desk.seen(browser) as seen:
+        page = seen.go(f"/projects/{survey_of_homes['project']}/method")
+        page.locator("#method").select_option("recode:recode")
+        page.locator("#fields [name=attribute]").select_option("marital_status")
+        titles = page.locator(".recoding tbody th").all_inner_texts()
+        assert {"never married 1", "married 2"} < set(titles)
+        page.get_by_label("never married becomes", exact=True).fill("single")
+        page.click("#add-step")
+        expect(page.locator('[data-step="recode"]')).to_contain_text("1 to single")
+        page.click("#undo-step")
+        expect(page.locator('[data-step="recode"]')).to_have_count(0)
 
 
 def test_indicators_are_stated_in_a_form(browser: Browser, desk: Desk, survey_of_homes: Any) -> None:

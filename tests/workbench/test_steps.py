@@ -458,7 +458,7 @@ def test_an_analyst_adds_the_officer_and_a_viewer_only_looks(browser: Browser, o
         expect(page.locator("#no-officer")).to_be_visible()
         page.fill("#person", "nobody-of-that-name")
         page.keyboard.press("Enter")
-        expect(page.locator("#problem")).to_contain_text("there is no such person")
+        expect(page.locator("#problem")).to_contain_text("There is no such person.")
         for person in ("olga", "vera"):
             page.fill("#person", person)
             page.keyboard.press("Enter")

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
+import pyarrow as pa
+
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -3, -4  # parameters of mallopt
 _REUSED = {_MMAP_MAX: 0, _TRIM_THRESHOLD: 2**31 - 1}
 _USUAL = {_MMAP_MAX: 1 << 16, _TRIM_THRESHOLD: 1 << 26, _MMAP_THRESHOLD: 1 << 25}
@@ -44,6 +46,15 @@ def reusing_memory() -> Iterator[None]:
                 _set(_USUAL)
                 if (glibc := _glibc()) is not None:
                     glibc.malloc_trim(0)
+
+
+def return_memory() -> None:
+    """Return to the system what Arrow and the C library keep free; within :func:`reusing_memory`, nothing."""
+    if _Blocks.number:
+        return
+    pa.default_memory_pool().release_unused()
+    if (glibc := _glibc()) is not None:
+        glibc.malloc_trim(0)
 
 
 def _set(parameters: Mapping[int, int]) -> None:

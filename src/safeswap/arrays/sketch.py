@@ -276,7 +276,7 @@ def _count_hashes(hashes, low, table, number, used, ceiling):  # type: ignore[no
         some = 0
         for word in hashes[first : first + low.size]:  # picked out first: which ones are low cannot be foreseen
             low[some] = word
-            some += np.int64(word < ceiling)
+            some += int(word < ceiling)
         for word in low[:some]:
             if word >= ceiling:
                 continue

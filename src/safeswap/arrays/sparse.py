@@ -261,7 +261,8 @@ class Groups:
             take_values(self.of_record[run], values[self.offsets[r] : self.offsets[r + 1]], out[run])
 
         if len(self.runs) == 1 and not is_worth_compiling(out.size):
-            return values[self.of_record]
+            np.copyto(out, values[self.of_record])
+            return out
         run_all(take, range(len(self.runs)))
         return out
 

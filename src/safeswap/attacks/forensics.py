@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from safeswap.arrays.cells import count_dense
 from safeswap.arrays.types import Int64s
 from safeswap.attacks.base import Outcome, Setting, Skipped
 from safeswap.attacks.inference import Votes, name_swapped
@@ -99,9 +100,11 @@ def _alike_neighbours(setting: Setting) -> list[str]:
     for name in setting.households:
         homes = setting.column(name).after[rows]
         rows = rows[np.append(True, homes[1:] != homes[:-1])]
+    rows = rows.astype(np.intp)  # or every column would convert them
     for name in setting.names:
-        codes = setting.column(name).after[rows]
-        counts, pairs = np.bincount(codes).astype(np.float64), max(len(codes) - 1, 1)
+        column = setting.column(name)
+        codes = column.after.take(rows, mode="clip")  # checks and copies nothing
+        counts, pairs = count_dense(codes, column.cardinality).astype(np.float64), max(len(codes) - 1, 1)
         agree = float(counts @ np.maximum(counts - 1, 0)) / (len(codes) * pairs)  # of two rows drawn at random
         spread = sqrt(max(pairs * agree * (1 - agree), 1.0))
         if np.count_nonzero(codes[1:] == codes[:-1]) > pairs * agree + _SIGMAS * spread:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from safeswap.arrays.compiled import is_worth_compiling, njit
 from safeswap.arrays.types import Floats, Int64s
 from safeswap.attacks.base import Outcome, Setting, Skipped
 from safeswap.model.columns import to_numbers
@@ -19,6 +20,9 @@ from safeswap.model.text import plural
 
 _MOST_PAIRS = 4_000_000
 """Maximum number of pairs that are weighed by Fellegi and Sunter."""
+
+_PASSES = 4
+"""Cost of linking records in NumPy, in simple passes."""
 
 
 class Linkage:
@@ -45,15 +49,30 @@ def link_cells(name: str, before: Int64s, after: Int64s, how: str) -> Outcome:
     """Link every original record to the released ones of its cell."""
     records = len(before)
     size = np.bincount(after, minlength=int(before.max(initial=0)) + 1)
-    alike = size[before]
-    right: Floats = np.where(before == after, 1 / np.maximum(alike, 1), 0.0) + (alike == 0) / records
-    claimed = alike == 1
-    true = int(np.count_nonzero(claimed & (before == after)))
-    precision = true / max(int(claimed.sum()), 1)
-    unique = f"of {int(claimed.sum()):,} that seem unique, {precision:.1%} are the person's own"
-    found = f"are found {how}; {unique if claimed.any() else 'none seems unique'}"
-    detail = {"claimed": int(claimed.sum()), "claimed_true": true, "precision_on_uniques": precision}
+    if is_worth_compiling(_PASSES * records):
+        right: Floats = np.empty(records)
+        claimed, true = _link(before, after, size, right)
+    else:
+        alike, own = size[before], before == after
+        right = np.where(own, 1 / np.maximum(alike, 1), 0.0) + (alike == 0) / records
+        claimed, true = (int(np.count_nonzero(each)) for each in (alike == 1, (alike == 1) & own))
+    precision = true / max(claimed, 1)
+    unique = f"of {claimed:,} that seem unique, {precision:.1%} are the person's own"
+    found = f"are found {how}; {unique if claimed else 'none seems unique'}"
+    detail = {"claimed": claimed, "claimed_true": true, "precision_on_uniques": precision}
     return judge_links(name, right, found, **detail)
+
+
+@njit(cache=True, nogil=True)
+def _link(before, after, size, right):  # type: ignore[no-untyped-def]
+    """Fill each record's chance of being found; return how many cells are unique, and how many of these are true."""
+    claimed, true = 0, 0
+    for i in range(before.size):
+        alike, is_own = size[before[i]], before[i] == after[i]
+        right[i] = (1 / max(alike, 1) if is_own else 0.0) + (1 / before.size if alike == 0 else 0.0)
+        claimed += alike == 1
+        true += alike == 1 and is_own
+    return claimed, true
 
 
 def judge_links(name: str, right: Floats, found: str, **detail: Any) -> Outcome:
@@ -98,17 +117,22 @@ class NearestRecord:
         return judge_links(self.name, right, f"are nearest to their own original by {', '.join(keys)}")
 
 
+_ROUNDING = 1e-12
+
+
 def _nearest(archive: Floats, queries: Floats) -> tuple[Any, Int64s]:
     """Return whether no other original is nearer than a record's own, and how many are equally near."""
     from scipy.spatial import cKDTree
 
     scale = archive.std(axis=0)
     scale[scale == 0] = 1.0
-    tree = cKDTree(archive / scale)
-    own = np.sqrt(((queries - archive) ** 2 / scale**2).sum(axis=1))
-    least = tree.query(queries / scale)[0]
-    near = own <= least * (1 + 1e-12) + 1e-300
-    ties = tree.query_ball_point(queries / scale, np.nextafter(own, np.inf), return_length=True)
+    archive, queries = archive / scale, queries / scale
+    tree = cKDTree(archive)
+    own = np.sqrt(((queries - archive) ** 2).sum(axis=1))
+    # Equal distances differ by rounding, which depends on the order of the records.
+    reach = own + _ROUNDING * (own + max(np.abs(archive).max(), np.abs(queries).max()))
+    near = own <= tree.query(queries)[0] + (reach - own)
+    ties = tree.query_ball_point(queries, reach, return_length=True)
     return near, np.maximum(np.asarray(ties, dtype=np.int64), 1)
 
 

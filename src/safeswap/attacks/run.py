@@ -174,6 +174,17 @@ class Judged:
         return {**self.outcome.as_dict(), "allowed": self.allowed, "is_above": self.is_above}
 
 
+_STRONG = 0.5
+
+
+def list_unlimited(judged: Iterable[Judged]) -> list[str]:
+    """Remark on attacks without a limit that gain more than half of what there is to gain: no policy stops them."""
+    found = [each.outcome for each in judged if each.allowed is None]
+    strong = [each for each in found if each.is_telling and each.advantage >= _STRONG]
+    strong.sort(key=lambda each: -each.advantage)
+    return [f"{each.sentence} The policy has no limit for this attack ({each.attack})." for each in strong]
+
+
 def refuse_above(judged: Iterable[Judged], *, override: str = "") -> None:
     """Refuse a release that an attack is too successful on, unless an officer gives a reason."""
     above = [each for each in judged if each.is_above]

@@ -120,7 +120,8 @@ def assess(
         after = options.join(after, options.masked_households)
         steps.at("measuring")
         assessment = workflow.assess(before, after, **options.arguments())
-    console.say(score_table(assessment))
+    if console.is_read:
+        console.say(score_table(assessment))
     say_shared(console, assessment)
     say_left_out(console, assessment)
     if options.ways and (tables := small_tables(assessment, ways=options.ways)):

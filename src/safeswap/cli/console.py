@@ -90,18 +90,24 @@ class Console:
     json: bool = False
     quiet: bool = False
 
+    @property
+    def is_read(self) -> bool:
+        """True if people read what is printed."""
+        return not self.json and not self.quiet
+
     def say(self, *parts: RenderableType, gap: bool = False) -> None:
         """Print a result for people, after an empty line if there is to be a ``gap``."""
-        if not self.json and not self.quiet:
+        if self.is_read:
             _rich(sys.stdout).print(*([""] if gap else []), *parts, sep="\n" if gap else " ")
 
     def say_places(self, *places: tuple[str, Any, str]) -> None:
         """Print what was made, where it is and who may see it."""
-        self.say(table(["made", "where", ""], places), gap=True)
+        if self.is_read:
+            self.say(table(["made", "where", ""], places), gap=True)
 
     def warn(self, text: str) -> None:
         """Print a warning for people."""
-        if not self.json and not self.quiet:
+        if self.is_read:
             _rich(sys.stderr).print(escape(text), style="yellow")
 
     def result(self, document: dict[str, Any]) -> None:

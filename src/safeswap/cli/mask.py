@@ -399,7 +399,7 @@ def _show_facts(console: Console, facts: Mapping[str, Any], stamp: str) -> None:
 
 
 def _show_scores(console: Console, assessment: Assessment | None) -> None:
-    if assessment is not None:
+    if assessment is not None and console.is_read:
         console.say(score_table(assessment, brief=True), gap=True)
         say_left_out(console, assessment)
 

@@ -134,6 +134,8 @@ def release(
     run is out of date, if a requirement is not met, or if a column that looks like an identifier is still marked as a
     guess.
     """
+    from safeswap.attacks.run import list_unlimited
+
     if masked is None:
         published = _release_project(console, original, options, parameters)
     else:
@@ -146,6 +148,8 @@ def release(
     for judged in published.attacks:
         if judged.is_above:
             console.warn(f"! {judged.outcome.attack} is above the policy and was overridden: {judged.outcome.sentence}")
+    for sentence in list_unlimited(published.attacks):
+        console.warn(f"! {sentence}")
     for each in published.differencing:
         console.warn(f"! {each.sentence}")
     console.say_places(("bundle", published.public, "public"), ("record", published.audit, "confidential"))

@@ -8,7 +8,8 @@ decimal point: everything that calculates expects one.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ from safeswap.model.microdata import share_dictionary
 
 _BLOCK = 4 * 2**20
 _LARGEST_BLOCK = 2**31 - 1
-_COMMA_NUMBER = r"^[+-]?[0-9]*,[0-9]+$"
+_COMMA_NUMBER = r"^[+-]?[0-9]*,[0-9]+(?:[eE][+-]?[0-9]+)?$"
 _REPEATING = 0.6  # a column counts as categories when at most this share of the sampled values is new
 
 
@@ -96,12 +97,25 @@ def read_delimited(
 def has_decimal_commas(texts: pa.Array) -> bool:
     """Return whether some texts are numbers with a decimal comma, and no other text has a comma.
 
-    >>> has_decimal_commas(pa.array(["1,5", "-,25", "7", "none", None])), has_decimal_commas(pa.array(["1,5", "1,5,7"]))
+    >>> (
+    ...     has_decimal_commas(pa.array(["1,5E3", "-,25", "7", "none", None])),
+    ...     has_decimal_commas(pa.array(["1,5", "1,5,7"])),
+    ... )
     (True, False)
     """
     with_comma = pc.match_substring(texts, ",")
     found = texts.filter(with_comma)
     return len(found) > 0 and bool(pc.all(pc.match_substring_regex(found, _COMMA_NUMBER)).as_py())
+
+
+def convert_codes(codes: Sequence[str]) -> tuple[str, ...]:
+    """Return the codes, and those that are numbers with a decimal comma as they are after reading.
+
+    >>> convert_codes(["99,9", "none"])
+    ('99,9', 'none', '99.9')
+    """
+    converted = (code.replace(",", ".") for code in codes if re.fullmatch(_COMMA_NUMBER, code))
+    return tuple(dict.fromkeys((*codes, *converted)))
 
 
 def _with_points(table: pa.Table) -> pa.Table:
@@ -189,7 +203,8 @@ class _Differences:
                     break
                 at[:2] = 0
                 sides = [np.frombuffer(side, np.uint8) for side in both]
-                if not _compare_lines(*sides, ord(layout.dialect.delimiter), at, rows, columns, ends, content):
+                comma = ord(layout.dialect.delimiter)
+                if not _compare_lines(sides[0], sides[1], comma, at, rows, columns, ends, content):
                     return None
                 if content.size - ends[at[3]] < _WINDOW:
                     content = np.append(content, np.empty_like(content))

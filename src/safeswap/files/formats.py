@@ -385,6 +385,13 @@ def format_of(path: Path) -> Format:
                 file=str(path),
             )
     suffix = path.suffix.lower()
+    if suffix == ".toml":
+        raise InputError(
+            f"{path.name!r} holds settings, not data",
+            code="unknown-format",
+            hint="name the data file",
+            file=str(path),
+        )
     return next((found for found in FORMATS if suffix in found.suffixes), DELIMITED)
 
 

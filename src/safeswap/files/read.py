@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Unpack
@@ -56,13 +56,16 @@ def read(source: Any, **options: Unpack[ReadingOptions]) -> Microdata:
     limits.check(file=file, records=table.num_rows)
     schema, name = options["schema"], options["name"]
     known = read_schema(schema) if isinstance(schema, (str, os.PathLike)) else schema
+    missing = options["missing"]
+    if options["decimal"] == ",":
+        known, missing = _convert_codes(known, missing)
     described_as = resolve_schema(
         table,
         schema=known,
         stated=loaded.attributes,
         identifier=options["identifier"],
         kinds=options["kinds"] or {},
-        missing=options["missing"],
+        missing=missing,
         name=stem if name is None else name,
         file=file,
     )
@@ -111,6 +114,15 @@ def read_joined(
 def is_frame(source: object) -> bool:
     """Return whether this is a dataframe rather than a path."""
     return not isinstance(source, (str, bytes)) and not hasattr(source, "__fspath__")
+
+
+def _convert_codes(known: Schema | None, missing: Sequence[str]) -> tuple[Schema | None, Sequence[str]]:
+    """Add to the codes that mean "no answer" how those with a decimal comma are read."""
+    from safeswap.files.delimited import convert_codes
+
+    stated = () if known is None else known.attributes
+    converted = (each.model_copy(update={"missing": convert_codes(each.missing)}) for each in stated if each.missing)
+    return None if known is None else known.replace(*converted), convert_codes(missing)
 
 
 def _text_options(options: ReadingOptions) -> TextOptions:

@@ -108,13 +108,16 @@ def as_exchange(move: Move) -> Exchange:
 
 def require_categorical(schema: Schema, names: Names, *, what: str, code: str) -> None:
     """Refuse attributes that are not categorical; ``what`` is their part in the method."""
+    hint = "describe a count such as the number of persons as ordinal; recode a continuous item into ranges"
+    if code == "not-geography":  # codes of many small areas look like numbers
+        hint = 'describe codes of areas with the kind "geography": by kinds=, or in the schema file of describe'
     for name in names:
         refuse_date(schema, name)
         if not schema[name].kind.is_categorical:
             raise SpecError(
                 f"{name!r} is {schema[name].kind.value}: {what} is categorical",
                 code=code,
-                hint="describe a count such as the number of persons as ordinal; recode a continuous item into ranges",
+                hint=hint,
                 attribute=name,
             )
 

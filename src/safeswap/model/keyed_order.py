@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 from safeswap.arrays.types import Identity, Integers
 
 _CHUNK = 1 << 20
-_MANY = 1 << 21
 
 
 def keyed_order(names: Identity, key: bytes) -> Integers:
@@ -27,19 +26,10 @@ def keyed_order(names: Identity, key: bytes) -> Integers:
     """
     # The row number is in the low bits of its draw, so one sort of plain integers is enough.
     bits = max(1, (len(names) - 1).bit_length())
-    ordered = _sort(_pack(names, key, bits))
+    ordered = _pack(names, key, bits)
+    ordered.sort()
     rows, ties = _unpack(ordered, bits)
     return _break_ties(names, key, rows, ordered >> np.uint64(bits), ties) if len(ties) else rows
-
-
-def _sort(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Sort distinct words; with Polars, which uses all cores, if they are many enough to import it."""
-    if len(words) < _MANY:
-        words.sort()
-        return words
-    import polars as pl
-
-    return pl.Series(words).sort().to_numpy()
 
 
 def _unpack(ordered: npt.NDArray[np.uint64], bits: int) -> tuple[Integers, Integers]:

@@ -29,6 +29,9 @@ from safeswap.model.schema import Attribute, Kind, Schema, household_attributes,
 ONE_FILE, TWO_FILES = ("data",), ("households", "persons")
 """The names of the data files of a bundle, without ending."""
 
+_REPEATED = 0.25
+"""With at most as many levels per record, text is put in another order faster by its codes."""
+
 MOST_LISTED = 10_000
 """A longer list of levels is not useful as documentation; the data have them all."""
 
@@ -45,7 +48,7 @@ def released_column(data: Microdata, name: str, index: pa.Array, *, as_codes: bo
     """Return rows ``index`` of a column, and its description restricted to the values that occur.
 
     Text is coded, its levels in schema order or else sorted. Without ``as_codes``, more levels than a description lists
-    are not worth sorting, and stay text.
+    are not worth sorting, and stay text, or as they were coded.
 
     >>> sex = pa.chunked_array([pa.DictionaryArray.from_arrays([2, 0, 2], ["m", "unused", "f"])])
     >>> schema = Schema(attributes=(Attribute(name="Sex", labels={"unused": "?", "f": "female"}),))
@@ -62,7 +65,10 @@ def released_column(data: Microdata, name: str, index: pa.Array, *, as_codes: bo
         described = attribute.labels or attribute.missing or attribute.levels
         if not as_codes and stored.type == kind and not described and data.has_more_values(name, MOST_LISTED):
             text = column.cast(kind.value_type) if pa.types.is_dictionary(kind) else column
-            return Released(_restrict_attribute(attribute, pa.array([], text.type)), text.take(index))
+            restricted, known = _restrict_attribute(attribute, pa.array([], text.type)), data.cached_codes(name)
+            if known is None or len(known.levels) > _REPEATED * len(data):
+                return Released(restricted, text.take(index))
+            return Released(restricted, _recode(known, np.arange(len(known.levels)), known.levels, index))
         coded = data.coded(name) if stored.type == kind else code_column(column)
         levels, order = _canonical_levels(attribute, coded)
         return Released(_restrict_attribute(attribute, levels), _recode(coded, order, levels, index))

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from safeswap.arrays import cells, keyed
+from safeswap.arrays.heap import return_memory
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Codes, Flags, Int32s, Rows, UInt32s
 from safeswap.engines.base import Drawn, Move, Need
@@ -63,7 +64,7 @@ class DuckDBFile(RewrittenFile):
         self.stream = RecordStream(self.files, self.schema.select(read))
         self.records = DuckDBRecords(self.stream, self.store, identity_key=identity_key)
         self._check_identifier(identity_key)
-        pa.default_memory_pool().release_unused()
+        return_memory()
 
     def check_loadable(self, read: Names, copies: int) -> None:
         """Check the identifier while it passes; refuse columns that would not fit the memory limit."""
@@ -79,7 +80,7 @@ class DuckDBFile(RewrittenFile):
         """Keep the pairs; new values are looked up while the file is written."""
         check_separate(drawn, self.name)
         self.moves = drawn.moves
-        pa.default_memory_pool().release_unused()
+        return_memory()
 
     def columns(self, start: int, stop: int) -> Mapping[str, pa.ChunkedArray]:
         """Return the changed columns of the next records."""
@@ -100,7 +101,7 @@ class DuckDBFile(RewrittenFile):
             names = cell_attributes(self.schema, self.job.attributes)
             self._measured = ComparedCells(self.store.work, names, records=len(self.files))
         self._after = None
-        pa.default_memory_pool().release_unused()
+        return_memory()
         written = open_parquet(part, is_own=True)
         held = [move.pairs for move in self.moves if isinstance(move.pairs, HeldPairs)]
         if held and len(held) == len(self.moves):
@@ -335,10 +336,10 @@ class HeldEvidence(Evidence):
         """Count the records that changed although the table of the changed and all categorical attributes did not."""
         names = self._opened.names
         others = [name for name in self._opened.schema.categorical if name not in names]
-        none = np.zeros(len(self.rows), dtype=np.uint8)
-        rest, size = pack_cells([none, *(self.codes(name)[0] for name in others)])
+        none = np.zeros(len(self.rows), dtype=np.int64)
+        packed, size = pack_cells([none, *(self.codes(name)[0] for name in others)])
         both, number = pack_cells(np.concatenate(self.codes(name)) for name in names)
-        rest, was, now = rest.view(np.uint64), *np.split(both.view(np.uint64), 2)
+        rest, was, now = packed.view(np.uint64), *np.split(both.view(np.uint64), 2)
         changed, in_vain = was != now, 0
         # Records of different parts are in different cells before and after: each part is counted by itself.
         parts = min(1 + len(rest) // _COUNTED_AT_ONCE, _MOST_PARTS)

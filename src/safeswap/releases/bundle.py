@@ -90,5 +90,5 @@ def fill_bundle(release: Release, directory: Path, *, data_format: str) -> Bundl
     described = release.schema.model_copy(update={"label": ""})  # the title is in the dictionary
     lost = list_losses(release.table, f".{data_format}", schema=described)
     warnings = (warning("not-kept", f"a {data_format} file does not keep {what}") for what in lost)
-    remarks = (*refuse_if_any(scan_bundle(directory, release)), *warnings)
+    remarks = (*refuse_if_any(scan_bundle(directory, release, sums)), *warnings)
     return Bundle(directory=directory, manifest_sha256=sum_file(directory / MANIFEST)[1], remarks=remarks)

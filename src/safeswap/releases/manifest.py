@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from safeswap.errors import InputError, UnsafeRelease
 from safeswap.files.formats import list_releasable, sum_file
@@ -99,8 +99,12 @@ def read_manifest(directory: Path) -> Manifest:
     return manifest
 
 
-def check_files(directory: Path, manifest: Manifest) -> None:
-    """Refuse a bundle with a missing, changed or extra file."""
+Sum: TypeAlias = tuple[int, str]
+"""The size and SHA-256 of a file."""
+
+
+def check_files(directory: Path, manifest: Manifest, sums: Mapping[str, Sum] | None = None) -> None:
+    """Refuse a bundle with a missing, changed or extra file; ``sums`` are those of the files, if they are known."""
     allowed = allowed_files(manifest.data_format, manifest.stems)
     if set(manifest.files) | {MANIFEST} != allowed:
         raise damaged_error("it does not list the files of a bundle", file=MANIFEST)
@@ -116,7 +120,7 @@ def check_files(directory: Path, manifest: Manifest) -> None:
         path = directory / name
         if name not in present or path.is_symlink() or not path.is_file():
             raise damaged_error("it is missing", file=name)
-        if sum_file(path) != expected:
+        if (sum_file(path) if sums is None else sums[name]) != expected:
             raise damaged_error("it differs from what was released", file=name)
 
 

@@ -47,6 +47,8 @@ _MISSING_TEXTS = pa.array(["", "nan"], pa.large_string())  # an empty text and N
 _TIME = r"^\d{4}-\d\d-\d\d[t ]\d\d:\d\d:\d\d"
 _TRIED = 1000  # records by which a column of times is recognised
 _FEWEST_CHANGES = 20  # a column whose value changes less often from record to record may occur in any file
+_MIXED_AT_ONCE = 1 << 14  # words; with room to mix them they fit the cache
+_PLACE_FACTOR, _WORD_FACTOR = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xFF51AFD7ED558CCD)
 _SEALED_SIZE = 1024  # sealed steps are padded to multiples of this: their length tells nothing
 
 
@@ -275,13 +277,58 @@ def _name_pieces(pieces: Iterable[pa.ChunkedArray], register: Register) -> list[
 
 def _name_column(batches: Iterable[Words], register: Register) -> list[bytes]:
     """Name a column by its values in order; no name if it holds too little to be distinguished from others."""
-    digest, changes, last = hashlib.sha256(), 0, None
+    digest, changes, last = _WordsDigest(), 0, None
     for words in filter(len, batches):
-        digest.update(np.ascontiguousarray(words).data)
+        digest.add(words)
         if changes < _FEWEST_CHANGES:
             changes += int(np.count_nonzero(words[1:] != words[:-1])) + (last is not None and last != words[0])
         last = words[-1]
-    return [_digest(register, "column", digest.digest())] if changes >= _FEWEST_CHANGES else []
+    return [_digest(register, "column", digest.content)] if changes >= _FEWEST_CHANGES else []
+
+
+class _WordsDigest:
+    """A digest of words in their order, however they come in pieces: sums of each word mixed with its place.
+
+    Words are keyed, hence random: two columns have the same sums with a chance of 2⁻⁶⁴. SHA-256 took a fifteenth of the
+    time of masking a file.
+
+    >>> one, other = _WordsDigest(), _WordsDigest()
+    >>> one.add(np.array([5, 7, 5], np.uint64))
+    >>> other.add(np.array([5, 7], np.uint64))
+    >>> other.add(np.array([5], np.uint64))
+    >>> one.content == other.content
+    True
+    >>> other.add(np.array([5], np.uint64))
+    >>> one.content == other.content
+    False
+    """
+
+    _places = np.arange(_MIXED_AT_ONCE, dtype=np.uint64) * _PLACE_FACTOR
+
+    def __init__(self) -> None:
+        self._number, self._sum, self._xor = 0, 0, 0
+
+    def add(self, words: Words) -> None:
+        """Take in the next words."""
+        room = np.empty((2, min(len(words), _MIXED_AT_ONCE)), dtype=np.uint64)
+        for start in range(0, len(words), _MIXED_AT_ONCE):
+            some = words[start : start + _MIXED_AT_ONCE]
+            mixed, high = room[:, : len(some)]
+            np.add(self._places[: len(some)], np.uint64(self._number * int(_PLACE_FACTOR) % 2**64), out=mixed)
+            np.bitwise_xor(mixed, some, out=mixed)
+            np.right_shift(mixed, np.uint64(32), out=high)
+            np.bitwise_xor(mixed, high, out=mixed)
+            np.multiply(mixed, _WORD_FACTOR, out=mixed)
+            np.right_shift(mixed, np.uint64(32), out=high)
+            np.bitwise_xor(mixed, high, out=mixed)
+            self._number += len(some)
+            self._sum = (self._sum + int(mixed.sum(dtype=np.uint64))) % 2**64
+            self._xor ^= int(np.bitwise_xor.reduce(mixed))
+
+    @property
+    def content(self) -> bytes:
+        """The number of words and both sums."""
+        return b"".join(each.to_bytes(8, "little") for each in (self._number, self._sum, self._xor))
 
 
 def _hash_column(column: pa.ChunkedArray, register: Register, known: LevelWords | None = None) -> Words:

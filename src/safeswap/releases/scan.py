@@ -24,7 +24,7 @@ from safeswap.model.columns import aligned_columns, flag_changes
 from safeswap.model.release import MOST_LISTED, ONE_FILE, TWO_FILES, Release
 from safeswap.model.schema import require_household
 from safeswap.model.text import plural
-from safeswap.releases.manifest import Manifest, check_files, damaged_error, read_manifest
+from safeswap.releases.manifest import Manifest, Sum, check_files, damaged_error, read_manifest
 from safeswap.releases.public_data import Stored, as_labelled, as_stored
 from safeswap.releases.scan_data import (
     Remark,
@@ -212,15 +212,15 @@ class Verification:
         }
 
 
-def scan_bundle(directory: Path, release: Release) -> tuple[Remark, ...]:
-    """Read a written bundle back and compare it with the release.
+def scan_bundle(directory: Path, release: Release, sums: Mapping[str, Sum] | None = None) -> tuple[Remark, ...]:
+    """Read a written bundle back and compare it with the release; ``sums`` are those of its files, if just computed.
 
     Files that do not belong to a bundle or do not match its manifest raise at once. All other findings are returned as
     remarks, some of them refusals: a value, category or column that is not released, metadata of programs that handled
     the data, a column name that a spreadsheet would run.
     """
     manifest = read_manifest(directory)
-    check_files(directory, manifest)
+    check_files(directory, manifest, sums)
     expected = {stem: as_stored(part, manifest.data_format) for stem, part in release.parts.items()}
     dictionaries = divide_dictionary(read_dictionary(directory))
     if {s: table.column_names for s, table in expected.items()} != {s: _names(d) for s, d in dictionaries.items()}:

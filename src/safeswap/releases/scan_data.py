@@ -264,8 +264,8 @@ def scan_data(stored: Stored, *, listed: Iterable[str], expected: pa.Table | Non
         table = drop_unused_levels(expected)
         for name, seen in columns.items():
             seen.note(table.column(name), None)
-        found = (remark for seen in columns.values() for remark in seen.findings(stored.path.name))
-        return Seen(records=len(table), tells_missing=True, columns=columns, remarks=tuple(found))
+        remarks = [remark for seen in columns.values() for remark in seen.findings(stored.path.name)]
+        return Seen(records=len(table), tells_missing=True, columns=columns, remarks=tuple(remarks))
     remarks = footer_remarks(stored.path) if stored.data_format == "parquet" else []
     records = 0
     # Arrow releases the GIL, so columns can be scanned in parallel.

@@ -118,7 +118,7 @@ def render(document: Document) -> bytes:
     return text.encode()
 
 
-_WIDTH, _ROW, _NAMES, _NUMBERS = 720, 26, 250, 190
+_WIDTH, _ROW, _NAMES, _NUMBERS = 720, 26, 320, 160
 _STATUS = {
     "unchanged": ("#dfe7ee", "as collected"),
     "recoded": ("#a9d3c5", "grouped"),
@@ -146,7 +146,7 @@ def bars_picture(bars: Sequence[Bar], *, caption: str) -> Picture:
         top, colour = number * _ROW, LIGHT.gain if bar.ok is False else LIGHT.accent
         length = room * min(1.0, max(0.0, bar.after))
         lines += [
-            _label(_NAMES - 8, top + 17, shorten(bar.name, 44), anchor="end"),
+            _label(_NAMES - 8, top + 17, shorten(bar.name, 42), anchor="end"),
             f'<rect x="{_NAMES}" y="{top + 4}" width="{room}" height="18" fill="{LIGHT.line}"/>',
             f'<rect x="{_NAMES}" y="{top + 7}" width="{length:.1f}" height="12" fill="{colour}"/>',
             _label(_NAMES + room + 8, top + 17, bar.text),

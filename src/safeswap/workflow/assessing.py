@@ -16,7 +16,7 @@ from safeswap.model.options import ColumnOptions, EngineOptions
 from safeswap.model.scenario import Scenario, Scenarios, as_scenarios, resolve_files
 from safeswap.model.score import Assessment, Axis, Comparison, CountedCells, LeftOut, Score
 from safeswap.model.text import plural
-from safeswap.workflow.masking import read
+from safeswap.workflow.masking import read, reading_alike
 
 if TYPE_CHECKING:
     from safeswap.arrays.types import Flags
@@ -356,7 +356,9 @@ def compare(
                 code="nothing-to-compare",
                 hint="assess(masked), or assess(original, released)",
             )
-        original, data, touched = _two_files(read(before), read(after), match=match, audit=audit, some_gone=some_gone)
+        with reading_alike():
+            files = read(before), read(after)
+        original, data, touched = _two_files(*files, match=match, audit=audit, some_gone=some_gone)
     # A number that a step made a category is one in the tables: later steps may have exchanged it.
     described = original.schema if recoded is None else recoded.schema
     released = tuple(name for name in described.categorical if name in data.schema)

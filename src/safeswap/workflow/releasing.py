@@ -19,7 +19,6 @@ from safeswap.model.score import Comparison
 from safeswap.model.text import plural
 from safeswap.workflow.assessing import compare
 from safeswap.workflow.masking import read, reading_alike, returning_memory
-from safeswap.workflow.session import as_recipe
 
 if TYPE_CHECKING:
     from safeswap.attacks.base import Attacked
@@ -439,7 +438,7 @@ def make_terms(masked: Masked, *, recipe: Any = None, drop: Sequence[str] = (), 
     """Return the terms of a release, with what was done to the file before and during the masking."""
     from safeswap.releases.publish import Terms
 
-    past = masked.original.past or as_recipe(() if recipe is None else recipe).past
+    past = masked.original.past or _past_of(recipe)
     return Terms(
         method=_describe_method(masked),
         earlier=_titles(past),
@@ -449,6 +448,14 @@ def make_terms(masked: Masked, *, recipe: Any = None, drop: Sequence[str] = (), 
         drop=tuple(dict.fromkeys((*drop, *getattr(masked.spec, "dropped", ())))),
         **terms,
     )
+
+
+def _past_of(recipe: Any) -> tuple[PastStep, ...]:
+    if recipe is None:
+        return ()
+    from safeswap.workflow.session import as_recipe
+
+    return as_recipe(recipe).past
 
 
 def _describe_method(masked: Masked) -> str:

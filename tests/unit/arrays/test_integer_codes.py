@@ -35,3 +35,24 @@ def test_integers_that_ascend_up_to_some_point_are_numbered_alike(turn: int) -> 
     codes = np.concatenate([numbers.code(part) for part in np.array_split(values, 7)])
     assert numbers.levels.tolist() == list(dict.fromkeys(values.tolist()))
     assert (numbers.levels[codes] == values).all()
+
+
+@given(st.lists(st.integers(-9, 9)), st.lists(st.integers(-12, 12)), st.booleans(), st.integers(0, 40))
+def test_known_integers_are_counted_whatever_their_order(
+    known: list[int], asked: list[int], ascend: bool, most: int
+) -> None:
+    """Levels that ascend are looked up without a hash."""
+    numbers = IntegerCodes(np.array(sorted(known) if ascend else known, np.int64), most=most)
+    levels = numbers.levels.tolist()
+    counts = np.zeros(len(levels), np.int32)
+    numbers.count(np.array(asked, np.int64), counts)
+    assert counts.tolist() == [asked.count(level) for level in levels]
+    assert numbers.take_levels().tolist() == levels
+
+
+def test_levels_taken_are_those_numbered_whatever_room_was_made() -> None:
+    values = np.random.default_rng(3).permutation(30_000)
+    for most in (0, 1_000, 30_000, 10**7):
+        numbers = IntegerCodes(most=most)
+        codes = numbers.code(values)
+        assert (numbers.take_levels()[codes] == values).all()

@@ -51,3 +51,13 @@ def test_control_records_are_checked_on_the_command_line_too(safeswap, place, tm
     refused = safeswap(*place.release, "--control", place.survey, "--json")
     assert refused.document["code"] == "control-overlaps"
     assert not place.bundle.exists()
+
+
+def test_a_release_names_strong_attacks_that_no_policy_limits(safeswap, place):
+    header, *lines = place.survey.read_text().splitlines()
+    place.survey.write_text("\n".join([f"{header},income", *(f"{line},{n * 7.5}" for n, line in enumerate(lines))]))
+    assert safeswap(*place.swap).code == 0
+    run = safeswap(*place.release)
+    assert run.code == 0, run.said
+    assert "by income alone" in run.said
+    assert "The policy has no limit for this attack (distinct_numbers)." in run.said

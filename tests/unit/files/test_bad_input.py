@@ -174,6 +174,7 @@ CASES: list[tuple[str, Make, dict[str, Any], str, dict[str, Any]]] = [
     ("gzip damaged", csv(gzip.compress(HEAD + ROW)[:-6] + b"\0" * 6, "x.csv.gz"), {}, "corrupt-file", {}),
     ("called gzip and none", csv(b"\x1f\x8b" + HEAD + ROW, "x.csv.gz"), {}, "corrupt-file", {}),
     ("a zip archive", csv(b"PK\x03\x04" + ROW, "x.csv"), {}, "unknown-format", {}),
+    ("a settings file", csv(b"[data]\nfile = 1\n", "x.toml"), {}, "unknown-format", {}),
     ("Parquet cut short", cut("x.parquet", write_parquet, keep=0.7), {}, "corrupt-file", {"format": "Parquet"}),
     ("Parquet damaged", damaged("x.parquet", write_parquet, at=0.2), {}, "corrupt-file", {}),
     ("called Parquet and none", csv(HEAD + ROW, "x.parquet"), {}, "corrupt-file", {}),

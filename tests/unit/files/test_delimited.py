@@ -7,6 +7,7 @@ import gzip
 import io
 import unicodedata
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +22,8 @@ from safeswap.files.describe import describe
 from safeswap.files.formats import Limits
 from safeswap.files.read import read
 from safeswap.files.write import write_csv
-from safeswap.model.schema import Kind
+from safeswap.model.columns import to_numbers
+from safeswap.model.schema import Attribute, Kind, Schema
 
 AWKWARD = [
     "007", "1.0", "1", "-0.0", "NaN", "nan", "NA", "null", "9223372036854775808", " lead", "trail ", '"', '""', "a\"b",
@@ -184,6 +186,18 @@ def test_numbers_with_decimal_commas_are_numeric_and_masked_as_such(tmp_path: Pa
     numbers = [float(value) for value in masked.data.table["wage"].to_pylist()]
     assert np.mean(numbers) == pytest.approx(1000 + 7 * 99.5 + 0.45, rel=0.05)
     assert masked.undo().table.equals(data.table)
+
+
+@pytest.mark.parametrize("is_described", [False, True])
+def test_missing_codes_with_a_decimal_comma_are_missing(tmp_path: Path, is_described: bool) -> None:
+    path = tmp_path / "wages.csv"
+    path.write_text("id;wage\n1;1,5\n2;99,9\n3;2,5E1\n", encoding="utf-8")
+    wage = Attribute(name="wage", kind=Kind.NUMERIC, missing=("99,9",))
+    stated: dict[str, Any] = (
+        {"schema": Schema(attributes=(Attribute(name="id"), wage))} if is_described else {"missing": ["99,9"]}
+    )
+    data = read(path, decimal=",", **stated)
+    assert np.array_equal(to_numbers(data, "wage"), [1.5, np.nan, 25.0], equal_nan=True)
 
 
 def test_quotes_can_be_letters(tmp_path: Path) -> None:

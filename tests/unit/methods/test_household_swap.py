@@ -348,7 +348,9 @@ def test_missing_geography_is_refused_or_immovable() -> None:
     data = persons(1, 60)
     row = a_row_of_a_large_household(data)
     broken = changed(data, "level1", row, None)
-    with pytest.raises(InputError, match="1 person lacks a code of the geography") as caught:
+    with pytest.raises(
+        InputError, match=f"1 person lacks a code of the geography, the first in record {row + 1}$"
+    ) as caught:
         ss.mask(broken, SPEC, key=KEY)
     assert (caught.value.code, caught.value.fields["records"]) == ("missing-geography", [row + 1])
     masked = ss.mask(broken, SPEC.replace(missing_geography="immovable", rate=1.0), key=KEY)
@@ -560,6 +562,7 @@ def test_codes_of_a_dataframe_are_areas_and_categories_as_named(plain: Microdata
     with pytest.raises(SpecError) as caught:
         record_swap(Microdata(data.table, data.schema.replace(stated)))
     assert caught.value.code == "not-geography"
+    assert 'the kind "geography"' in str(caught.value.hint)
 
 
 @pytest.mark.parametrize("risk", [np.zeros((3, 3)), "text that names no column", [["x"]]])

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from safeswap.arrays import keyed, order
 from safeswap.arrays.cells import CellSet
+from safeswap.arrays.heap import return_memory
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Counts, Flags, Int64s, Integers, Rows, UInt32s, Words
 from safeswap.engines.base import (
@@ -171,7 +172,7 @@ class DuckDBRecords:
         """Read some attributes into memory, as codes where that loses nothing."""
         assert isinstance(self.stream.source, ParquetFiles)  # noqa: S101  (what is streamed from elsewhere is drawn)
         loaded = load_coded(self.stream.source, self.schema, names)
-        pa.default_memory_pool().release_unused()  # what the batches took
+        return_memory()  # what the batches took
         return loaded
 
     def words(self, rows: Rows, key: bytes) -> Words:

@@ -81,7 +81,7 @@ def words_of(columns: Sequence[Any]) -> tuple[Any, Any]:
     from pyspark.sql import functions as f
 
     absent = [column.isNull() for column in columns]
-    return f.xxhash64(*columns, *absent), f.xxhash64(f.lit(1), *columns, *absent)
+    return f.xxhash64(f.lit(0), *columns, *absent), f.xxhash64(f.lit(1), *columns, *absent)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

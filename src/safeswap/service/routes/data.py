@@ -357,7 +357,7 @@ async def _write_upload(request: Request, access: ProjectAccess, stored: Path) -
         file.flush()
         await asyncio.to_thread(os.fsync, file.fileno())
     if written == 0:
-        raise Unprocessable("the file is empty", code="empty-file", hint="send the file as the body of the request")
+        raise Unprocessable("the file is empty", code="empty-file", hint="send a file with a header and records")
 
 
 def _find_allowed(path: Path, folders: tuple[Path, ...]) -> Path:

@@ -1,8 +1,7 @@
 """Rehearse what the pages ask for when a service starts, so that the first person to open one does not wait.
 
 The methods and measures are imported at once. The kernels run first in a process of low priority: on a machine that
-never ran them, compiling them takes long, and Numba keeps them on disk. Then in the server, which only has to load
-them.
+never ran them, compiling them takes long, and Numba keeps them on disk. Then they run in the server, which loads them.
 """
 
 from __future__ import annotations

@@ -6,11 +6,11 @@ import pyarrow as pa
 
 import safeswap as ss
 from safeswap.attacks.base import Outcome
-from safeswap.attacks.run import Judged
+from safeswap.attacks.run import Judged, list_unlimited
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Attribute, Kind, Schema
-from safeswap.service.routes.releases.task import _remark_on_attacks, _remark_on_columns
+from safeswap.service.routes.releases.task import _remark_on_columns
 
 
 def masked_survey(*guessed: str) -> Masked:
@@ -51,7 +51,7 @@ def test_attacks_that_succeed_without_a_limit_are_named_the_strongest_first() ->
         judged("weights", 0.9, allowed=0.25),  # refused elsewhere
         judged("swapped_records", 1.0, trials=2),  # too few guesses to say anything
     ]
-    assert _remark_on_attacks(tried) == [
+    assert list_unlimited(tried) == [
         "92% are found. The policy has no limit for this attack (distinct_numbers).",
         "78% are found. The policy has no limit for this attack (unusual_combinations).",
     ]

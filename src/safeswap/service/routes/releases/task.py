@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, update
 
 from safeswap import workflow
-from safeswap.attacks.run import Judged
+from safeswap.attacks.run import list_unlimited
 from safeswap.errors import SpecError
 from safeswap.model.ledger import Entry, Likeness
 from safeswap.model.masked import Masked
@@ -84,7 +83,7 @@ def run(context: Context, payload: dict[str, Any]) -> dict[str, Any]:
             "records": published.records,
             "verified": [{"sentence": each.sentence, "ok": each.ok} for each in published.findings],
             "remarks": [
-                *_remark_on_attacks(published.attacks),
+                *list_unlimited(published.attacks),
                 *_remark_on_tolerance(context, payload),
                 *_remark_on_recipe(payload),
                 *_remark_on_columns(masked, payload),
@@ -110,17 +109,6 @@ def _as_row(attack: dict[str, Any]) -> dict[str, Any]:
     """Return what the page of a release shows of an attack."""
     shown = ("attack", "success", "baseline", "advantage", "interval", "against", "allowed", "is_above", "note")
     return {name: attack[name] for name in shown}
-
-
-def _remark_on_attacks(judged: Iterable[Judged]) -> list[str]:
-    """Remark on attacks without a limit that gain more than half of what there is to gain: no policy stops them."""
-    found = [each.outcome for each in judged if each.allowed is None]
-    strong = [each for each in found if each.is_telling and each.advantage >= _STRONG]
-    strong.sort(key=lambda each: -each.advantage)
-    return [f"{each.sentence} The policy has no limit for this attack ({each.attack})." for each in strong]
-
-
-_STRONG = 0.5
 
 
 def _remark_on_tolerance(context: Context, payload: dict[str, Any]) -> list[str]:

@@ -1,6 +1,6 @@
 // Client of the service's public API. Every error response becomes a Refused with a readable message.
 
-import { byId, el, fill, name } from "./dom.js";
+import { byId, el, fill, name, sentence } from "./dom.js";
 
 const BASE = "/api/v1";
 let csrf = "";
@@ -11,12 +11,18 @@ function titled(parameter) {
   return text[0].toUpperCase() + text.slice(1);
 }
 
+// A hint that names addresses or headers of the service is for programs.
+const OF_PROGRAMS = /\b(GET|POST|PUT|PATCH|DELETE) (\/|it\b)|X-CSRF-Token/;
+
+// A parameter with its value, as programs write it, in the words of a form: match_size="any" is “Match size”: any.
+const inWords = (hint) => hint.replace(/\b([a-z_]+)=(["'])(.*?)\2/g, (_, parameter, __, value) => `“${titled(parameter)}”: ${value}`);
+
 export class Refused extends Error {
   constructor(problem, status) {
     super(problem.detail || "Unexpected response from the service.");
     this.status = status;
     this.code = problem.code || "";
-    this.hint = problem.hint || "";
+    this.hint = OF_PROGRAMS.test(problem.hint) ? "" : inWords(problem.hint || "");
     this.fields = problem.fields || {};
     // Of a form, its own words: "Rate must be above 0."
     const wrong = this.fields.problems?.filter((each) => each.parameter);
@@ -28,7 +34,7 @@ export class Refused extends Error {
 
   // What is wrong and what to do, as sentences.
   get text() {
-    return [this.message, this.hint].filter(Boolean).map((each) => each[0].toUpperCase() + each.slice(1) + (/[.!?]$/.test(each) ? "" : ".")).join(" ");
+    return [this.message, this.hint].filter(Boolean).map(sentence).join(" ");
   }
 }
 
@@ -153,7 +159,7 @@ export function showProblem(error) {
   if (!(error instanceof Refused)) console.error(error);
   const text = error instanceof Refused ? error.message : "Unexpected error on this page.";
   const hint = error instanceof Refused ? error.hint : "Reload the page; if the error persists, contact your administrator.";
-  fill(box, el("strong", {}, name(text)), hint ? el("span", {}, " ", name(hint)) : null,
+  fill(box, el("strong", {}, name(sentence(text))), hint ? el("span", {}, " ", name(sentence(hint))) : null,
     el("button", { type: "button", class: "quiet", "aria-label": "Close", on: { click: () => { box.hidden = true; } } }, "×"));
   box.hidden = false;
   box.scrollIntoView({ block: "nearest" });

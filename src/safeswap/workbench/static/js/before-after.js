@@ -21,7 +21,8 @@ export function beforeAfter(description, path, preferred = []) {
   if (!attributes.length) return box;
   const names = attributes.map((attribute) => attribute.name);
   const first = preferred.find((each) => names.includes(each)) ?? names[0];
-  const second = names.find((each) => each !== first && !preferred.includes(each)) ?? names.find((each) => each !== first) ?? "";
+  const others = attributes.toSorted((a, b) => Number(Boolean(a.design)) - Number(Boolean(b.design))).map((each) => each.name).filter((each) => each !== first);  // strata tell the least
+  const second = others.find((each) => !preferred.includes(each)) ?? others[0] ?? "";
   const picker = (label, chosen, none) => el("select", { "aria-label": label }, none ? el("option", { value: "" }, "nothing") : null,
     names.map((each) => el("option", { value: each, selected: each === chosen }, each)));
   const rows = picker("Attribute of the rows", first), columns = picker("Attribute of the columns", second, true), table = el("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Table" });

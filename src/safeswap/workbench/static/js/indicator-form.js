@@ -42,8 +42,8 @@ export function indicatorForm(box, description, changed) {
       field("at", "at", () => input(`Share below ${own}`, { type: "number", min: 0, max: 1, step: "any", value: line.at ?? 0.5 }, (value) => put({ at: Number(value) }))),
       field("formula", "", () => input(`Formula ${own}`, { size: 36, maxlength: 1000, placeholder: "income ~ age + sex", value: line.formula ?? "" }, (formula) => put({ formula }))),
       has("of") ? [...by, ""].slice(0, MOST_BY).flatMap(domain) : null,
-      el("span", {}, "may move by"), limit, select(`Unit of the tolerance ${own}`, TOLERANCES, unit, (key) => tolerate(key, limit.value)),
-      el("button", { type: "button", class: "small", "aria-label": `Remove indicator ${i + 1}`, on: { click: () => { lines.splice(i, 1); redraw(); add.focus(); } } }, "Remove")));
+      el("span", { class: "adding tolerance" }, el("span", {}, "may move by"), limit, select(`Unit of the tolerance ${own}`, TOLERANCES, unit, (key) => tolerate(key, limit.value)),
+        el("button", { type: "button", class: "small", "aria-label": `Remove indicator ${i + 1}`, on: { click: () => { lines.splice(i, 1); redraw(); add.focus(); } } }, "Remove"))));
   };
   const add = el("button", { type: "button", class: "small", on: { click: () => { lines.push(under(groups.length ? "share" : "mean", { relative: 0.05 })); redraw(`Statistic of indicator ${lines.length}`); } } }, "Add an indicator");
   const draw = () => fill(box, el("ol", { class: "indicators" }, lines.map(row)), el("p", {}, add));

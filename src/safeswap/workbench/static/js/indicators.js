@@ -96,8 +96,8 @@ function list(earlier) {
 async function show(found) {
   state.shown = found;
   const score = found.summary.scores.find((each) => each.measure.startsWith("indicators")), rows = (score?.detail ?? []).filter((each) => !each.problem);
-  const stated = found.spec.measures.find((each) => each.startsWith(INDICATORS));
-  if (stated) { const { lines, ...settings } = JSON.parse(stated.slice(INDICATORS.length)); fillForm(lines, settings); }
+  const { lines = [], ...settings } = JSON.parse(found.spec.measures.find((each) => each.startsWith(INDICATORS))?.slice(INDICATORS.length) ?? "{}");
+  if (lines.length) fillForm(lines, settings);
   byId("found").hidden = false;
   const flagged = rows.filter((each) => each.flagged).length, failed = (score?.detail ?? []).filter((each) => each.problem);
   byId("sentence").className = flagged ? "warning" : "good";
@@ -105,7 +105,10 @@ async function show(found) {
   fill(byId("failed"), failed.map((each) => el("p", { class: "warning" }, name(each.indicator), ": ", name(each.problem))));
   // An indicator without a name of its own ends with the attributes that form its domains.
   const by = (each) => each.indicator.slice(each.indicator.lastIndexOf(" by ") + 4).split(", ");
-  const title = (each) => [each.indicator, ...(each.domain ?? []).length ? [each.domain.map((level, i) => labelOf(state.description, by(each)[i], level)).join(", ")] : []].join(": ");
+  // Levels by their labels, in the domains and in what a share is of.
+  const labelled = new Map(lines.filter((each) => each.level && !each.name).map((each) => [`${each.of} = ${each.level}`, `${each.of} = ${labelOf(state.description, each.of, each.level)}`]));
+  const named = (text) => [...labelled].reduce((told, [code, label]) => (told.endsWith(code) || told.includes(`${code} by `) ? told.replace(code, label) : told), text);
+  const title = (each) => [named(each.indicator), ...(each.domain ?? []).length ? [each.domain.map((level, i) => labelOf(state.description, by(each)[i], level)).join(", ")] : []].join(": ");
   const worst = rows.toSorted((a, b) => Number(b.flagged) - Number(a.flagged) || Math.abs(b.value ?? 0) - Math.abs(a.value ?? 0));
   fill(byId("drawn"), dumbbells(worst.slice(0, MOST_DRAWN).map((each) => ({ title: title(each), before: each.before, after: each.after, flagged: each.flagged,
     note: `${each.flagged ? "beyond tolerance: " : ""}${each.value === null ? "" : `${each.value > 0 ? "+" : ""}${share(each.value)}`}${each.in_errors === null ? "" : `, ${figure(each.in_errors)} standard errors`}` })),

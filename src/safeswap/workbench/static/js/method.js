@@ -249,8 +249,14 @@ async function plan() {
     show(line, found.sentence + ".", found.is_feasible, found.relaxations);
   } catch (error) {
     if (own !== asked) return;
-    show(line, error instanceof Refused ? error.text : "Planning failed.", false, []);
+    show(line, error instanceof Refused ? inFormWords(error.text) : "Planning failed.", false, []);
   } finally { clearTimeout(late); }
+}
+
+// Fields by the titles that they have in the form.
+function inFormWords(text) {
+  const [method, kind] = chosenMethod(), fields = Object.keys((kind ? state.recodes.get(kind) : state.methods.get(method).spec_schema).properties).filter((each) => each.includes("_"));
+  return fields.reduce((told, field) => told.replace(new RegExp(`\\b${field}\\b`, "g"), `“${field[0].toUpperCase()}${field.slice(1).replaceAll("_", " ")}”`), text);
 }
 
 function show(line, text, good, relaxations) {

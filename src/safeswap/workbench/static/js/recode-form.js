@@ -26,18 +26,18 @@ export function recodeForm(attributes, made, first = {}) {
   };
   const draw = (stated) => {
     fields.clear();
-    const attribute = attributes.find((each) => each.name === picker.value), counts = new Map((attribute?.levels ?? []).map((level) => [level.level, level.count]));
+    const attribute = attributes.find((each) => each.name === picker.value), counts = new Map((attribute?.levels ?? []).map((level) => [level.level, level.count])), labels = new Map((attribute?.levels ?? []).map((level) => [level.level, level.label]));
     const most = Math.max(1, ...[...counts.values()].map((value) => value ?? 0)), hidden = attribute?.levels_below_tolerance?.number ?? 0;
     const levels = [...new Set([...counts.keys(), ...made(picker.value), ...Object.keys(stated)])];
     fill(rows, levels.map((level) => {
       const number = counts.get(level), bar = el("span", { class: "bar", "aria-hidden": "true" });
       bar.style.width = `${Math.round((100 * (number ?? 0)) / most)}%`;
-      const input = el("input", { "aria-label": `${level} becomes`, placeholder: ofOne(), maxlength: 500, value: stated[level] ?? "" });
+      const input = el("input", { "aria-label": `${labels.get(level) || level} becomes`, placeholder: ofOne(), maxlength: 500, value: stated[level] ?? "" });
       fields.set(level, input);
       return el("tr", { draggable: "true", title: "Drag onto another level to merge the two", on: {
         dragstart: (event) => event.dataTransfer.setData("text/plain", level), dragover: (event) => { event.preventDefault(); event.currentTarget.classList.add("over"); },
         dragleave: (event) => event.currentTarget.classList.remove("over"), drop: (event) => { event.preventDefault(); event.currentTarget.classList.remove("over"); merge(event.dataTransfer.getData("text/plain"), level); } } },
-      el("th", { scope: "row" }, name(level)), el("td", { class: "counted" }, bar, el("span", { class: "n" }, number === undefined ? "" : number === null ? "not shown" : count(number))), el("td", {}, input));
+      el("th", { scope: "row" }, name(labels.get(level) || level), labels.get(level) ? el("span", { class: "note" }, " ", name(level)) : null), el("td", { class: "counted" }, bar, el("span", { class: "n" }, number === undefined ? "" : number === null ? "not shown" : count(number))), el("td", {}, input));
     }));
     fill(rareTitle, hidden ? several(hidden, "rare level") : "Levels that are not shown");
     rare.hidden = !hidden && !first.others;

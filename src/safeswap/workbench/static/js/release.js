@@ -86,8 +86,7 @@ async function open(release) {
   byId("one-title").textContent = release.terms.title ? `Release: ${release.terms.title}` : "The release";
   byId("state").className = ["failed", "rejected"].includes(release.state) || release.is_stale ? "warning" : "good";
   fill(byId("state"), release.is_stale ? "The data have changed since it was requested: it can no longer be approved." : `It ${release.state === "failed" ? "" : "is "}${WORDS[release.state]}${release.reason ? ": " : "."}`, release.reason ? name(sentence(release.reason)) : null, release.records ? ` ${several(release.records, "record")}.` : null);
-  fill(byId("checks"), release.checks.map((check) => el("li", { class: check.ok ? "ok" : "not-ok" }, el("span", { class: "sign", "aria-hidden": "true" }, check.ok ? "✓" : "✗"),
-    el("span", { class: "unseen" }, check.ok ? "Passed: " : "Failed: "), name(check.sentence))));
+  drawChecks(release);
   const facts = await factsOf(release);
   // What speaks against it comes first.
   fill(byId("remarks"), [...new Set([...facts?.flags ?? [], ...facts?.decision.obstacles ?? [], ...release.remarks])].map((text) => el("p", { class: "warning" }, name(sentence(text)))));
@@ -125,6 +124,16 @@ async function open(release) {
   drawChanges(byId("since"), release, state.releases, { maskings: state.maskings, factsOf, facts });
   // Another person may have decided meanwhile; if not, leave the list and the focus in it alone.
   if (state.listed.get(release.id) !== release.state) await list();
+}
+
+// What holds of the whole first, and whatever failed; what holds of each step of a pipeline is folded.
+function drawChecks({ checks, masking }) {
+  const steps = new Set(state.maskings.find((each) => each.id === masking)?.spec.spec.steps?.map((step) => step.name)), isOfStep = (check) => check.ok && steps.has(check.sentence.split(": ")[0]);
+  const line = (check) => el("li", { class: check.ok ? "ok" : "not-ok" }, el("span", { class: "sign", "aria-hidden": "true" }, check.ok ? "✓" : "✗"), el("span", { class: "unseen" }, check.ok ? "Passed: " : "Failed: "), name(check.sentence));
+  fill(byId("checks"), checks.filter((check) => !isOfStep(check)).map(line));
+  const folded = checks.filter(isOfStep);
+  byId("step-checks").hidden = !folded.length;
+  fill(byId("step-checks"), el("summary", {}, `${several(folded.length, "check", "checks")} of the single steps, all passed`), el("ul", { class: "checks" }, folded.map(line)));
 }
 
 // Where leaving columns out mends all that was found, offer the same request without them: without what gives a change
