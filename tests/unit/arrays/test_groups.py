@@ -55,3 +55,23 @@ def test_every_repeated_code_is_flagged_and_few_others(levels: int) -> None:
     flags, is_repeated = sparse.flag_repeated(codes), counts[place] > 1
     assert flags[is_repeated].all()
     assert np.count_nonzero(flags & ~is_repeated) < 20_000 / 10
+
+
+@pytest.mark.parametrize("are_frequent", [True, False])
+def test_one_table_holds_more_codes_only_where_each_has_many_records(
+    are_frequent: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiled, "_most_threads", lambda: 1)
+    rng = np.random.default_rng(5)
+    distinct = sparse._CACHED + 5_000
+    often = rng.integers(0, 100, sparse._AGAIN * sparse._CACHED if are_frequent else 0)
+    codes = np.concatenate([often, rng.permutation(distinct), rng.integers(0, distinct, 1_000)]).astype(np.uint32)
+    few, many = sparse._group_few(codes), sparse._group_many(codes)
+    names, sizes = np.unique(codes, return_counts=True)
+    assert (few is not None) == are_frequent
+    for found in (few, many):
+        if found is not None:
+            values, ranks = sparse.merge(found.codes)
+            assert values.tolist() == names.tolist()
+            assert sparse.add_up(ranks, found.sizes, values.size).tolist() == sizes.tolist()
+            assert found.spread(found.codes).astype(np.uint32).tolist() == codes.tolist()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -72,6 +73,21 @@ def test_several_columns_are_sorted_one_after_the_other(kinds, number, seed):
     words = rng.integers(0, 2, (number, 2), dtype=np.uint64)
     rows = [(*(float(column[i]) for column in columns), *map(int, words[i])) for i in range(number)]
     assert order_records(columns, words).tolist() == sorted(range(number), key=rows.__getitem__)
+
+
+@pytest.mark.parametrize("most", [2, 3, 64, 4096])
+@pytest.mark.parametrize("span", [0, 40, 62])
+def test_ties_are_sorted_part_by_part_also_where_one_is_longer_than_a_part(monkeypatch, most, span):
+    monkeypatch.setattr(rank_swap, "_MOST_TIED", most)
+    rng = np.random.default_rng(most + span)
+    keys = rng.integers(0, 5, 3_000, dtype=np.uint64) ** np.uint64(4) << np.uint64(max(0, span - 10))
+    keys += rng.integers(0, 2, 3_000, dtype=np.uint64)
+    words = rng.integers(0, 2**64, (3_000, 2), dtype=np.uint64)
+    words[:1_500, 0] >>= np.uint64(60)  # equal draws: the second words decide
+    order, ordered = rank_swap._sort_keys(keys, words)
+    expected = np.lexsort((words[:, 1], words[:, 0], keys))
+    assert order.tolist() == expected.tolist()
+    assert ordered.tolist() == keys[expected].tolist()
 
 
 @given(st.lists(st.floats(-1e6, 1e6), max_size=60), st.booleans(), st.integers(0, 2**32 - 1))
