@@ -79,7 +79,7 @@ class Stage:
     @property
     def sentence(self) -> str:
         """The step in plain words."""
-        return "the file as it is" if self.step is None else describe_step(self.step)
+        return "the file as it is" if self.step is None else describe_step(self.step, {})
 
     @cached_property
     def risky(self) -> Risky | None:
