@@ -307,7 +307,12 @@ def test_what_is_true_of_several_figures_is_said_once(browser: Browser, desk: De
         sentences = [score["sentence"] for score in newest["summary"]["scores"]]
         page = seen.go(f"/projects/{project}/results/{newest['id']}")
         shown = page.locator("#scores").inner_text()
+        described = client._send("GET", f"/projects/{project}/description").json()["attributes"]
+        rows, columns = (page.get_by_label(f"Attribute of the {way}").input_value() for way in ("rows", "columns"))
     words = "Not compared, since numeric: age, income, expenditure."
     assert sum(words in each for each in sentences) > 2
+    assert rows == "tenure"  # what was swapped, by the first attribute that was not and is of no design
+    open_ones = [each for each in described if each["kind"] in ("nominal", "ordinal", "geography")]
+    assert columns == next(e["name"] for e in open_ones if e["name"] != "tenure" and not e.get("design"))
     assert shown.count(words) == 1
     assert "joint table of all" in shown
