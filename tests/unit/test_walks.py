@@ -23,7 +23,7 @@ FOREIGN = (
     "sqlalchemy",
     "pyreadstat",
 )
-MOST_FILES = {"swap": 51, "study": 31, "duckdb": 43}
+MOST_FILES = {"swap": 51, "study": 31, "duckdb": 44}
 """The numbers of today, with scenarios, weights and households. With more files a call has become harder to follow."""
 
 

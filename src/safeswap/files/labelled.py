@@ -234,6 +234,7 @@ def write_dta(
 
     >>> import tempfile
     >>> from safeswap.files.read import read
+    >>> from safeswap.model.microdata import Microdata
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder) / "toy.dta"
     ...     attribute = Attribute(name="sex", labels={"1": "male", "2": "female"})
@@ -279,6 +280,7 @@ def write_sav(
 
     >>> import tempfile
     >>> from safeswap.files.read import read
+    >>> from safeswap.model.microdata import Microdata
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder) / "toy.sav"
     ...     attribute = Attribute(name="sex", labels={"1": "male"}, missing=("9",))
