@@ -15,6 +15,7 @@ from safeswap.methods.recode.method import RecodeMethod, RecodeSpec
 from safeswap.model.invariant import verify
 from safeswap.model.microdata import Microdata
 from safeswap.workflow.masking import keep, recall
+from safeswap.workflow.session import ArgusSession
 from safeswap.workflow.step_table import assess_steps
 
 STEPS = [
@@ -165,3 +166,8 @@ def test_the_account_and_the_table_of_steps_name_levels_by_labels() -> None:
     said = "recode Town: Ort, Dorf to other, the others are kept"
     assert masked.changes["Town"].recoded == (said,)
     assert [row.done for row in assess_steps(masked).rows] == [said]
+    session = ArgusSession.start(data, {"keys": ["Town"]}, recipe=[*steps, {**steps[0], "groups": {"all": ["other"]}}])
+    assert [stage.sentence for stage in session.stages[1:]] == [
+        said,
+        "recode Town: other to all, the others are kept",
+    ]
