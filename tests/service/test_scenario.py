@@ -183,6 +183,18 @@ def test_suggested_keys(town, project, files):
     assert vera.get(path, params={"most": 0}).status_code == 422
 
 
+def test_strata_and_sampling_units_are_not_among_the_suggested_keys(town, ana):
+    project = project_with_data(town, "ana", content=survey(seed=9, records=90))
+    path = f"/api/v1/projects/{project}"
+    assert {"region", "tenure"} < {each["name"] for each in ana.get(f"{path}/suggested-keys").json()["suggestions"]}
+    design = [{"name": "region", "design": "stratum"}, {"name": "tenure", "design": "psu"}]
+    headers = {"If-Match": ana.get(f"{path}/description").headers["etag"]}
+    assert ana.patch(f"{path}/description", json={"attributes": design}, headers=headers).is_success
+    do_jobs(town.service)
+    left = ana.get(f"{path}/suggested-keys").json()
+    assert [each["name"] for each in left["suggestions"]] == ["age"]
+
+
 NEIGHBOUR = Scenario(name="journalist", keys=["region", "age"], tolerance=4)
 
 

@@ -208,6 +208,24 @@ def test_the_table_of_steps_tells_each_step_and_the_one_that_does_not_fit(town, 
     assert plan.status_code == 200, plan.text  # age is banded by the first step
 
 
+def test_steps_name_levels_by_the_labels_of_the_data(town, ana):
+    labelled = project_with_data(town, "ana", content=survey(seed=5, records=90))
+    place = f"{API}/projects/{labelled}"
+    version = ana.get(f"{place}/description").headers["etag"]
+    words = {"name": "region", "kind": "nominal", "labels": {"N": "North", "S": "South"}}
+    assert ana.patch(f"{place}/description", json={"attributes": [words]}, headers={"If-Match": version}).is_success
+    do_jobs(town.service)
+    merge = {"step": "recode", "attribute": "region", "groups": {"all": ["N", "S"]}}
+    again = {**merge, "groups": {"here": ["all"]}}
+    steps = [{"method": "recode", "steps": [merge], "off": True}, {"method": "recode", "steps": [merge, again]}]
+    told = change(ana, labelled, steps=steps).json()["sentences"]
+    assert told == [
+        "recode: recode region: North, South to all",
+        "recode-2: recode region: North, South to all; recode region: all to here",
+    ]
+    assert ana.get(f"{place}/settings").json()["sentences"] == told
+
+
 def test_a_scenario_below_the_tolerance_of_the_project_is_not_counted(project, ana):
     low = {"name": "low", "keys": ["region"], "tolerance": 2}
     changed = change(ana, project, scenarios=[low], steps=STEPS[:1], release={})

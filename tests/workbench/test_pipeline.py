@@ -277,6 +277,22 @@ def test_only_what_a_stranger_may_know_is_proposed_as_keys(browser: Browser, des
         assert ticked == ["region", "relationship", "sex", "marital_status", "education", "labour_status"]
 
 
+def test_without_a_scenario_none_is_named_and_one_can_be_set_up(browser: Browser, desk: Desk, file: Path) -> None:
+    project = desk.project(file)
+    refused = {"view": "individual", "problem": "State the keys.", "bars": [], "sensitive": [], "steps": 0}
+    with desk.seen(browser) as seen:
+        page = seen.go(f"/projects/{project}/risk")
+        with page.expect_response("**/risk-views/groups"):
+            page.get_by_role("tab").nth(1).click()
+        expect(page.locator("#sentence")).to_contain_text("same values of")
+        expect(page.locator("#sentence")).not_to_contain_text("Scenario")
+        page.route("**/risk-views/individual", lambda route: route.fulfill(json=refused))
+        page.get_by_role("tab").nth(2).click()
+        expect(page.get_by_role("button", name="Edit the scenario")).to_have_count(0)
+        page.get_by_role("button", name="Set up a scenario").click()
+        expect(page.locator("#scenario-dialog")).to_contain_text("New scenario")
+
+
 def test_the_keyboard_goes_on_from_a_masking(browser: Browser, desk: Desk, file: Path) -> None:
     with desk.seen(browser) as seen:
         page = seen.go(f"/projects/{desk.project(file)}/method")

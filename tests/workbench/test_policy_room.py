@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import csv
+import re
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 from tests.workbench.desk import Desk
 
 from safeswap import datasets
 from safeswap.files.write import write
+from safeswap.reports.facts import Facts, tell_raised
 
 STRICT = 'name = "strict"\n[limits]\ndistinct_numbers = 0.2\n'
 INDICATORS = '[[indicators]]\nstatistic = "share"\nof = "tenure"\nlevel = "1"\nby = ["region"]\n'
@@ -73,7 +75,15 @@ def test_above_a_policy_both_people_say_why(browser: Browser, office: Desk, halv
         page.click("#request")
         expect(page.locator("#state")).to_contain_text("waiting for approval")
     with office.seen(browser, who="olga") as seen:
+
+        def tell_a_rise(route: Route) -> None:
+            facts = Facts.parse(route.fetch().body())
+            risen = [each.model_copy(update={"before": 44, "after": 48}) for each in facts.figures]
+            route.fulfill(body=facts.replace(raised=tell_raised(risen)).dump("chair"), content_type="application/json")
+
+        seen.page.route(re.compile(r"/reports/chair\?format=json$"), tell_a_rise)
         page = seen.go(f"/projects/{project}/release")
+        expect(page.locator("#remarks")).to_contain_text("The release is riskier than the original")
         expect(page.locator("#policy-line")).to_contain_text("above the policy: distinct numbers")
         expect(page.locator("#remarks")).to_contain_text("standard errors")
         page.fill("#attack-override", "The contract forbids matching.")

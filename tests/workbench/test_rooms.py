@@ -135,6 +135,7 @@ def test_levels_are_recoded_by_their_labels(browser: Browser, desk: Desk, survey
 def test_indicators_are_stated_in_a_form(browser: Browser, desk: Desk, survey_of_homes: Any) -> None:
     project = survey_of_homes["project"]
     with desk.seen(browser) as seen, desk.client() as client:
+        seen.expected = ("422",)  # a formula that cannot be read
         page = seen.go(f"/projects/{project}/indicators")
         expect(page.locator("#text")).to_be_hidden()
         page.get_by_role("button", name="Suggest some").click()
@@ -164,6 +165,12 @@ def test_indicators_are_stated_in_a_form(browser: Browser, desk: Desk, survey_of
         page.get_by_label("Unit of the tolerance of indicator 3").select_option("errors")
         page.get_by_label("Tolerable change of indicator 3").fill("0.5")
         page.get_by_label("Share below of indicator 4").fill("0.25")
+        page.get_by_role("button", name="Compare before and after").click()
+        expect(page.locator("#problem")).to_contain_text("Indicator 5 has no formula, such as income ~ age + sex.")
+        page.get_by_label("Formula of indicator 5").fill("income ~")
+        page.get_by_role("button", name="Compare before and after").click()
+        expect(page.locator("#problem")).to_contain_text("Indicator 5")
+        expect(page.locator("#problem")).not_to_contain_text("[[")
         page.get_by_label("Formula of indicator 5").fill("income ~ age + sex")
         page.get_by_role("button", name="Compare before and after").click()
         expect(page.locator("#drawn")).to_contain_text("ratio of expenditure per income")
@@ -300,7 +307,12 @@ def test_what_is_true_of_several_figures_is_said_once(browser: Browser, desk: De
         sentences = [score["sentence"] for score in newest["summary"]["scores"]]
         page = seen.go(f"/projects/{project}/results/{newest['id']}")
         shown = page.locator("#scores").inner_text()
+        described = client._send("GET", f"/projects/{project}/description").json()["attributes"]
+        rows, columns = (page.get_by_label(f"Attribute of the {way}").input_value() for way in ("rows", "columns"))
     words = "Not compared, since numeric: age, income, expenditure."
     assert sum(words in each for each in sentences) > 2
+    assert rows == "tenure"  # what was swapped, by the first attribute that was not and is of no design
+    open_ones = [each for each in described if each["kind"] in ("nominal", "ordinal", "geography")]
+    assert columns == next(e["name"] for e in open_ones if e["name"] != "tenure" and not e.get("design"))
     assert shown.count(words) == 1
     assert "joint table of all" in shown

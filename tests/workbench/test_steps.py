@@ -208,7 +208,15 @@ def test_a_form_offers_only_the_kinds_that_it_takes(browser: Browser, desk: Desk
         page.get_by_label("sex: Swap", exact=True).check()
         page.fill("#rate", "0")
         expect(page.locator("#plan")).to_have_text("Rate must be above 0.")
-        page.locator("#method").select_option("recode:ranges")
+        for form, first, told in (
+            ("top_bottom_code", "[name=attribute]", "give top or bottom"),
+            ("ranges", "[name=attribute]", "give breaks"),
+        ):
+            with page.expect_response("**/plan"):
+                page.locator("#method").select_option(f"recode:{form}")
+            expect(page.locator("#other-plan")).to_be_empty()  # nobody has stated anything yet
+            page.locator(f"#fields {first}").dispatch_event("change")
+            expect(page.locator("#other-plan")).to_contain_text(told, ignore_case=True)
         page.locator("#fields").get_by_label("Breaks").first.fill("200, 400\n500")
         expect(page.locator("#other-plan")).to_have_class("good")
         page.click("#add-step")
@@ -314,7 +322,7 @@ def test_another_method_has_the_form_of_its_schema(
             assert key.replace("_", " ") in shown
         if stated is None:
             return
-        expect(page.locator("#other-plan")).to_contain_text("Missing or invalid: attributes")
+        expect(page.locator("#other-plan")).to_have_text("To be stated: attributes.")
         page.locator("#fields fieldset").first.get_by_label("Race", exact=True).check()
         page.get_by_label("Keep").fill("0.7")
         page.click("#mask")

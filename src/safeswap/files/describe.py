@@ -27,7 +27,7 @@ from safeswap.model.geography import check_nesting, geography_levels, is_nested
 from safeswap.model.households import find_households, find_varying
 from safeswap.model.microdata import Coded, Microdata
 from safeswap.model.schema import Attribute, Kind, household_attributes, level_texts
-from safeswap.model.text import plural
+from safeswap.model.text import list_names, plural
 
 _LONGEST_TEXT = 40
 _LEVELS_IN_A_LINE = 8
@@ -243,7 +243,7 @@ def find_warnings(data: Microdata, summaries: Sequence[AttributeSummary]) -> tup
 def _warn_about_file(data: Microdata) -> Iterator[str]:
     guessed = [escape_text(a.name) for a in data.schema.attributes if a.inferred]
     if guessed:
-        names = ", ".join(guessed[:10]) + (", …" if len(guessed) > 10 else "")
+        names = list_names(guessed[:10]) + (", …" if len(guessed) > 10 else "")
         if len(guessed) == 1:
             yield f"The kind of one attribute is a guess ({names}): check it."
         else:
@@ -259,7 +259,7 @@ def _warn_about_households(data: Microdata) -> Iterator[str]:
     """Yield what to check of households: what is said to be theirs, persons outside, and areas that do not nest."""
     shared = [escape_text(a.name) for a in data.schema.attributes if a.household and a.inferred]
     if shared:
-        names = ", ".join(shared[:10]) + (", …" if len(shared) > 10 else "")
+        names = list_names(shared[:10]) + (", …" if len(shared) > 10 else "")
         yield f"The same for all members of every household, and changed for all or none: {names}: check them."
     if theirs := household_attributes(data.schema):
         for name in theirs:

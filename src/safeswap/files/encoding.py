@@ -212,7 +212,7 @@ def _encoding_error(path: Path, encoding: str, *, offset: int, line: int) -> Inp
     return InputError(
         f"{path.name!r} is not {encoding} text: the byte at offset {offset:,} in line {line:,} does not fit",
         code="wrong-encoding",
-        hint="state the encoding of the file, for example encoding='cp1252' or 'latin-1'",
+        hint="state the encoding of the file, for example encoding='cp1252' or encoding='latin-1'",
         file=str(path),
         line=line,
         byte=offset,

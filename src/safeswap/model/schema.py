@@ -164,6 +164,11 @@ class Schema(Stated):
         return tuple(a.name for a in self.attributes)
 
     @property
+    def labels(self) -> dict[str, dict[str, str]]:
+        """The labels of the levels, by attribute."""
+        return {a.name: a.labels for a in self.attributes if a.labels}
+
+    @property
     def identifier(self) -> Attribute | None:
         """The record identifier, or None if records are identified by position."""
         return next((a for a in self.attributes if a.kind is Kind.IDENTIFIER), None)

@@ -1,7 +1,8 @@
-"""Counts in words, and option values that several packages share."""
+"""Counts and lists in words, and option values that several packages share."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 
@@ -12,6 +13,15 @@ def plural(number: int, one: str, many: str = "") -> str:
     ('1 pair', '2,000 pairs', '0 cells are')
     """
     return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def list_names(names: Iterable[str]) -> str:
+    """Return names separated by commas; one that contains a comma itself is quoted, so that it does not read as two.
+
+    >>> list_names(["Straße, Haus", "Ort"])
+    "'Straße, Haus', Ort"
+    """
+    return ", ".join(f"'{name}'" if "," in name else name for name in names)
 
 
 RiskModel = Literal["franconi-polettini", "inverse"]

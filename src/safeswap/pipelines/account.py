@@ -17,6 +17,8 @@ from safeswap import registry
 from safeswap.arrays.names import Names
 from safeswap.errors import InternalError, SpecError
 from safeswap.methods.numeric.spec import ExpectedMargin
+from safeswap.methods.recode.recipe import Recipe
+from safeswap.methods.recode.steps import Step as RecodeStep
 from safeswap.methods.suppress.promises import OnlyBlanks
 from safeswap.methods.value_change import is_other_kind
 from safeswap.model.audit import Audit
@@ -468,8 +470,10 @@ def _count_blanked(stage: Masked, column: str) -> int:
 
 
 def _recode_sentences(stage: Masked, column: str) -> list[str]:
-    steps = getattr(stage.spec, "steps", ())
-    return [step.sentence for step in steps if column in step.names] or [stage.spec.method]
+    if not isinstance(recipe := getattr(stage.spec, "recipe", None), Recipe):
+        return [stage.spec.method]
+    told = zip(recipe, recipe.describe(stage.original.schema.labels), strict=True)
+    return [sentence for step, sentence in told if isinstance(step, RecodeStep) and column in step.names]
 
 
 def account_for(masked: Masked) -> Account:

@@ -12,6 +12,7 @@ from safeswap.arrays import keyed
 from safeswap.arrays.names import Names
 from safeswap.errors import SpecError
 from safeswap.methods.recode.recipe import Recipe
+from safeswap.methods.recode.steps import Labels
 from safeswap.methods.recode.steps import Step as RecodeStep
 from safeswap.model.checked import check_types
 from safeswap.model.key import Key
@@ -36,10 +37,19 @@ class Step(Strict):
     @property
     def sentence(self) -> str:
         """The step in plain words: its name, and the method if the name does not say it."""
+        return self.describe({})
+
+    def describe(self, labels: Labels) -> str:
+        """Return the sentence with the labels of the levels that it names."""
         method = self.spec.method
         said = self.name if self.name.startswith(method) else f"{self.name} ({method})"
         recipe = getattr(self.spec, "recipe", None)
-        return f"{said}: {'; '.join(recipe.sentences)}" if isinstance(recipe, Recipe) else said
+        return f"{said}: {'; '.join(recipe.describe(labels))}" if isinstance(recipe, Recipe) else said
+
+    def surviving_labels(self, labels: Labels) -> Labels:
+        """Return the labels that mean the same after the step."""
+        recipe = getattr(self.spec, "recipe", None)
+        return recipe.surviving_labels(labels) if isinstance(recipe, Recipe) else labels
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values."""

@@ -491,7 +491,8 @@ def _refuse_second(
 ) -> tuple[Differencing, ...]:
     """Refuse a second release of the same records without a reason; return what comparing the releases reveals."""
     alarms = [(likeness, entry) for likeness, entry in likenesses if likeness.alarm]
-    found = tuple(compare_releases(masked, likeness, entry, secret=ledger.secret) for likeness, entry in alarms)
+    compared = (compare_releases(masked, likeness, entry, secret=ledger.secret) for likeness, entry in alarms)
+    found = tuple({each.sentence: each for each in compared}.values())  # a bundle may have several entries
     if found and not terms.second_release.strip():
         raise UnsafeRelease(
             "these records have been released before. " + " ".join(each.sentence for each in found),

@@ -9,7 +9,7 @@ the next more confidential one, by name, field by field: what is not named is no
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
@@ -222,6 +222,7 @@ class Facts(Stated):
     statements: tuple[str, ...] = ()
     checks: tuple[CheckFacts, ...] = ()
     flags: tuple[str, ...] = ()
+    raised: tuple[str, ...] = ()  # figures of risk above those of the original
     attacks: tuple[AttackFacts, ...] = ()
     override: str = ""  # the officer's reason to release although an attack exceeds the policy
     tried: TriedFacts | None = None
@@ -468,6 +469,27 @@ def show(value: float | None, *, is_count: bool = False) -> str:
     if not is_count and 0 < abs(value) < 1e-4:
         return "> −0.0001" if value < 0 else "< 0.0001"
     return f"{value:,.0f}" if is_count else f"{value:.4g}"
+
+
+def tell_raised(figures: Iterable[Figure]) -> tuple[str, ...]:
+    """Return, by scenario, the figures of risk that are higher than those of the original.
+
+    >>> figure = Figure(measure="risky", title="Unsafe combinations", axis="risk", before=44, after=48, is_count=True)
+    >>> tell_raised([figure, figure.model_copy(update={"after": 44})])[0].partition(". ")[0]
+    'The release is riskier than the original: Unsafe combinations rose from 44 to 48'
+    """
+    found: dict[str, list[str]] = {}
+    for each in figures:
+        before, after = (show(value, is_count=each.is_count) for value in (each.before, each.after))
+        if each.axis != "risk" or each.before is None or each.after is None:
+            continue
+        if each.before < each.after and before != after:
+            found.setdefault(each.scenario, []).append(f"{each.title} rose from {before} to {after}")
+    return tuple(
+        f"{f'Under the scenario {name}, the' if name else 'The'} release is riskier than the original: "
+        f"{'; '.join(told)}. This was counted on the files, without the noise that the Pipeline page adds: it is real."
+        for name, told in found.items()
+    )
 
 
 def list_audiences(names: Sequence[str]) -> tuple[Audience, ...]:

@@ -239,7 +239,7 @@ def _five_safes(facts: Facts) -> tuple[Section, ...]:
             title="Safe data",
             blocks=(
                 Text(limits),
-                *_items(facts.flags, "No red flag is open."),
+                *_items((*facts.flags, *facts.raised), "No red flag is open."),
                 Text(f"Steps: {_join_titles((*facts.earlier, *(each.title for each in facts.steps))) or 'none'}."),
             ),
         ),
@@ -521,7 +521,7 @@ def _attack_blocks(facts: Facts) -> tuple[Block, ...]:
 
 
 def _flag_section(facts: Facts) -> Section:
-    told = (*facts.flags, *facts.ledger, *facts.remarks)
+    told = (*facts.flags, *facts.raised, *facts.ledger, *facts.remarks)
     return Section(title="Red flags", blocks=_items(told, "None open."))
 
 

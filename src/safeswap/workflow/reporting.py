@@ -30,6 +30,7 @@ from safeswap.reports.facts import (
     StepFacts,
     TriedFacts,
     WeightFacts,
+    tell_raised,
 )
 from safeswap.workflow.assessing import assess, compare, default_measures
 from safeswap.workflow.releasing import as_indicators, make_terms
@@ -169,6 +170,7 @@ def collect(masked: Masked, known: Known) -> Facts:
         statements=tuple(dict.fromkeys(promise.sentence for promise in account.statements)),
         checks=tuple(CheckFacts(sentence=each.sentence, ok=each.ok) for each in findings),
         flags=account.flags,
+        raised=tell_raised(known.figures),
         attacks=tuple(known.attacks) or tuple(map(AttackFacts.of, published.attacks if published else ())),
         override=published.override if published else "",
         tried=None if known.study is None else tried_facts(known.study, known.choice, masked),

@@ -17,7 +17,7 @@ from safeswap.errors import SafeswapError, SpecError
 from safeswap.measures.risk.risky import Risky, risky
 from safeswap.measures.utility.information import InformationLoss
 from safeswap.methods.recode.recipe import History, Recipe, RecipeStep, add_step_number, apply_recode, describe_step
-from safeswap.methods.recode.steps import Step, as_step
+from safeswap.methods.recode.steps import Labels, Step, as_step
 from safeswap.model.checked import check_types
 from safeswap.model.combination import Combinations, as_combinations
 from safeswap.model.key import Key
@@ -75,11 +75,12 @@ class Stage:
     data: Microdata
     original: Microdata
     asked: Combinations
+    labels: Labels = field(default_factory=dict)  # of the levels before the step
 
     @property
     def sentence(self) -> str:
         """The step in plain words."""
-        return "the file as it is" if self.step is None else describe_step(self.step)
+        return "the file as it is" if self.step is None else describe_step(self.step, self.labels)
 
     @cached_property
     def risky(self) -> Risky | None:
@@ -202,8 +203,9 @@ class ArgusSession:
         same = self.recipe.common(history.present)
         stages = list(self.stages[: same + 1])
         for number, step in enumerate(history.present.steps[same:], start=same + 1):
+            labels = stages[-1].data.schema.labels
             data = apply_step(stages[-1].data, step, number=number, key=self.key)
-            stages.append(Stage(step=step, data=data, original=stages[0].data, asked=self.asked))
+            stages.append(Stage(step=step, data=data, original=stages[0].data, asked=self.asked, labels=labels))
         return ArgusSession(asked=self.asked, history=history, stages=tuple(stages), key=self.key)
 
     def as_dict(self) -> dict[str, Any]:

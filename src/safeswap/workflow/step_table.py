@@ -189,7 +189,7 @@ def tell_step(step: Step, stage: Masked) -> str:
     """Return what a step did, in words and totals."""
     audit = stage.audit
     if step.spec.method == "recode":
-        return step.sentence.partition(": ")[2] or "nothing"
+        return step.describe(stage.original.schema.labels).partition(": ")[2] or "nothing"
     if audit.exchanges:
         names = dict.fromkeys(name for each in audit.exchanges for name in each.attributes)
         unit = audit.unit.removesuffix("s")

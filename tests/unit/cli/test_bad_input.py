@@ -100,6 +100,12 @@ def test_a_bad_file_is_refused_with_nothing_written(safeswap, tmp_path, listing,
     assert listing() == before
 
 
+def test_the_hint_on_an_encoding_names_the_option_each_time(safeswap, tmp_path):
+    make, _ = BAD_FILES["wrong encoding"]
+    told = " ".join(safeswap("describe", make(tmp_path)).stderr.split())
+    assert "for example --encoding cp1252 or --encoding latin-1" in told
+
+
 @pytest.mark.parametrize(
     ("rows", "code"),
     [(f"1,{CANARY}\n2,x\n1,y\n", "duplicate-identifier"), (f"1,{CANARY}\n,x\n3,y\n", "missing-identifier")],

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -15,7 +17,9 @@ from tests.unit.measures.samples import compare, swapped_files
 import safeswap
 from safeswap import registry
 from safeswap.errors import SpecError
+from safeswap.measures.risk.risky import find_under
 from safeswap.model.microdata import Microdata
+from safeswap.model.scenario import Scenario, resolve_files
 from safeswap.model.schema import Attribute, Schema
 from safeswap.model.score import Axis, Comparison
 
@@ -53,6 +57,27 @@ def test_the_risk_of_cps8d_before_any_swap() -> None:
     assert score.value == pytest.approx(733 / 48_842, abs=1e-15)
     assert score.detail is not None
     assert score.detail["cells"].to_pylist() == [361, 186]
+
+
+@pytest.mark.parametrize(
+    ("stated", "unsafe", "told"),
+    [
+        ({"missing": "none"}, 0, "since it counts a missing value as a value of its own."),
+        ({"missing": "own"}, 2, ""),
+        ({"missing": "own", "up_to": 1}, 1, "since it takes all keys together, more than any combination"),
+    ],
+)
+def test_why_the_n_rule_differs_from_the_unsafe_combinations_is_said(
+    stated: dict[str, Any], unsafe: int, told: str
+) -> None:
+    sex, area = ["m", "m", "m", "f", "f", "f", None], ["a", "a", "a", "b", "b", "b", "b"]
+    files = compare({"sex": sex, "area": area, "x": list("abcdefg")}, {"sex": sex, "area": area, "x": list("bacdefg")})
+    resolved = resolve_files(Scenario(keys=["sex", "area"], tolerance=2, **stated), files.before, files.after)
+    score = registry.measure("n_rule", n=2, keys=("sex", "area")).score(replace(files, scenario=resolved))
+    assert score.value == pytest.approx(1 / 5)  # the record without a sex, of the five that took no part
+    assert find_under(files.after, resolved).unsafe == unsafe
+    assert ("It can differ" in score.sentence) == bool(told)
+    assert told in score.sentence
 
 
 def test_who_was_swapped_must_be_known() -> None:

@@ -15,6 +15,8 @@ from safeswap.methods.recode.method import RecodeMethod, RecodeSpec
 from safeswap.model.invariant import verify
 from safeswap.model.microdata import Microdata
 from safeswap.workflow.masking import keep, recall
+from safeswap.workflow.session import ArgusSession
+from safeswap.workflow.step_table import assess_steps
 
 STEPS = [
     {"step": "ranges", "attribute": "Age", "equal_count": 4},
@@ -125,3 +127,47 @@ def test_all_values_that_are_not_named_become_the_others() -> None:
     assert not any(each.problem for each in verify(promises, before=data, after=masked.data, audit=masked.audit))
     with pytest.raises(SpecError, match="others covers every value"):
         RecodeSpec(steps=[{**spec.as_dict()["steps"][0], "otherwise": "keep"}])
+
+
+def test_sentences_name_levels_by_labels_while_these_mean_the_same() -> None:
+    merge = {"step": "recode", "attribute": "marital", "groups": {"other": ["5", "3"]}, "otherwise": "keep"}
+    again = {**merge, "groups": {"1": ["2", "other"]}}
+    last = {**merge, "groups": {"6": ["1", "4"]}, "otherwise": "keep"}
+    words = ("Single", "Married", "Widowed", "Separated, not divorced", "Divorced")
+    labels = {"marital": {str(code): word for code, word in enumerate(words, start=1)}}
+    told = RecodeSpec(steps=[merge, again, last]).recipe.describe(labels)
+    assert told == (
+        "recode marital: Divorced, Widowed to other, the others are kept",
+        "recode marital: Married, other to 1, the others are kept",
+        "recode marital: 1, 'Separated, not divorced' to 6, the others are kept",
+    )
+    assert RecodeSpec(steps=[merge]).recipe.sentences == ("recode marital: 5, 3 to other, the others are kept",)
+
+
+def test_a_label_that_could_be_another_level_goes_with_its_code() -> None:
+    step = {"step": "recode", "attribute": "work", "groups": {"other": ["1", "2", "3"]}, "others": "rest"}
+    labels = {"work": {"1": "Clerk", "2": "Clerk", "3": "1", "4": "Farmer"}}
+    recipe = RecodeSpec(steps=[step]).recipe
+    assert recipe.describe(labels) == ("recode work: Clerk (1), Clerk (2), 1 (3) to other, all others to rest",)
+    assert recipe.surviving_labels(labels) == {"work": {}}
+    capped = RecodeSpec(steps=[{"step": "top_bottom_code", "attribute": "work", "top": "4"}]).recipe
+    assert capped.describe(labels) == ("work coded to at most Farmer",)
+    assert capped.surviving_labels(labels) == {"work": {"1": "Clerk", "2": "Clerk", "3": "1"}}
+
+
+def test_the_account_and_the_table_of_steps_name_levels_by_labels() -> None:
+    from safeswap.model.schema import Attribute, Schema
+
+    town = Attribute(name="Town", kind="nominal", labels={"12": "Ort", "13": "Dorf"})
+    schema = Schema(attributes=(Attribute(name="id", kind="identifier"), town))
+    data = workflow.read(pa.table({"id": list(range(6)), "Town": ["12", "13", "14"] * 2}), schema=schema)
+    steps = [{"step": "recode", "attribute": "Town", "groups": {"other": ["12", "13"]}, "otherwise": "keep"}]
+    masked = workflow.mask(data, RecodeSpec(steps=steps), insecure_seed=1)
+    said = "recode Town: Ort, Dorf to other, the others are kept"
+    assert masked.changes["Town"].recoded == (said,)
+    assert [row.done for row in assess_steps(masked).rows] == [said]
+    session = ArgusSession.start(data, {"keys": ["Town"]}, recipe=[*steps, {**steps[0], "groups": {"all": ["other"]}}])
+    assert [stage.sentence for stage in session.stages[1:]] == [
+        said,
+        "recode Town: other to all, the others are kept",
+    ]

@@ -51,6 +51,16 @@ def test_another_audit_directory_does_not_hide_an_earlier_release(tmp_path):
     assert not (tmp_path / "two-audit").exists()
 
 
+def test_a_bundle_with_several_entries_is_told_once(tmp_path, own_ledger):
+    release(tmp_path, "one")
+    release(tmp_path, "again")
+    assert len({entry.release for entry in entries(LedgerFile(own_ledger))}) == 1 < len(entries(LedgerFile(own_ledger)))
+    with pytest.raises(UnsafeRelease) as caught:
+        release(tmp_path, "two", masked=masked_survey(seed=5))
+    assert caught.value.message.count("About 100% of these records") == 1
+    assert len(caught.value.fields["differencing"]) == 1
+
+
 def test_the_reason_of_a_second_release_is_kept(tmp_path, own_ledger):
     release(tmp_path, "one")
     release(tmp_path, "two", masked=masked_survey(seed=5), second_release="corrected weights")

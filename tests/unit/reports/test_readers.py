@@ -17,7 +17,7 @@ import pytest
 import safeswap as ss
 from safeswap.charts.theme import LIGHT
 from safeswap.errors import InputError, SpecError
-from safeswap.reports.facts import AUDIENCES, Facts, band, list_audiences
+from safeswap.reports.facts import AUDIENCES, Facts, band, list_audiences, tell_raised
 from safeswap.reports.public import PublicPage
 
 BREAKS = [15, 30, 45, 60, 75]
@@ -431,3 +431,23 @@ def test_requirements_are_compared_with_what_was_measured():
     # Limits of the day on which it was measured are no obstacle: those of today count.
     assert compare_with_limits(found, [Requirement.parse(*each) for each in texts]) == (found, unmet)
     assert compare_with_limits(found, []) == (figures, [])
+
+
+def test_a_release_with_more_unsafe_combinations_than_the_original_is_flagged(survey, key) -> None:
+    keys = {"name": "neighbour", "keys": ["sex", "marital_status"], "tolerance": 3}
+    rare = {"method": "pram", "attributes": ["marital_status"], "keep": 0.5}
+    masked = ss.mask(survey, rare, key=key)
+    facts = ss.report(masked, scenarios=[keys], drop=DROP)
+    (figure,) = (each for each in facts.figures if each.is_count)
+    made = figure.model_copy(update={"before": 44.0, "after": 48.0})
+    assert tell_raised([made.model_copy(update={"after": 44.0}), made.model_copy(update={"before": None})]) == ()
+    (told,) = tell_raised([made])
+    assert told.startswith(
+        "Under the scenario neighbour, the release is riskier than the original: unsafe combinations of keys rose from "
+        "44 to 48. "
+    )
+    assert facts.raised == tell_raised(facts.figures)
+    raised = facts.replace(raised=(told,))
+    assert told in html.unescape(raised.page("chair").decode())
+    assert "44 to 48" not in html.unescape(raised.page("members").decode())
+    assert Facts.parse(raised.dump("chair")).raised == (told,)

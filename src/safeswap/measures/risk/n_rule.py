@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -22,6 +23,8 @@ from safeswap.measures.base import (
     name_keys,
 )
 from safeswap.measures.households import compare_households, tell_unit
+from safeswap.model.columns import missing_codes
+from safeswap.model.invariant import join_names
 from safeswap.model.microdata import Microdata
 from safeswap.model.scenario import Resolved
 from safeswap.model.score import Axis, Comparison, CountedCells, Score
@@ -62,7 +65,8 @@ class NRule(ParametricMeasure):
         """Score the file; the detail has one row per size of small cell."""
         names = choose_attributes(comparison, self.keys)
         _require_no_obstacle(self.find_obstacle(comparison))
-        return self._count(comparison, names)
+        found = self._count(comparison, names)
+        return replace(found, sentence=found.sentence + _tell_difference(comparison, names)) if found.value else found
 
     def _count(self, comparison: Comparison, names: tuple[str, ...]) -> Score:
         from safeswap.arrays import cells
@@ -121,6 +125,27 @@ class NRule(ParametricMeasure):
             f"{value:.2%} of the records that took no part in the masking ({small:,} of {total:,}) lie in cells of "
             f"fewer than {self.n} records over {name_keys(names)}."
         )
+
+
+def _tell_difference(comparison: Comparison, names: tuple[str, ...]) -> str:
+    """Return why the n-rule can be above 0 where no combination is unsafe under the scenario; empty if it cannot."""
+    if comparison.scenario is None:
+        return ""
+    asked = comparison.scenario.scenario
+    reasons = []
+    if asked.missing != "own" and any(_has_missing(comparison.after, name) for name in names):
+        reasons.append("counts a missing value as a value of its own")
+    if all(len(set(names).intersection(keys)) < len(names) for keys, _ in asked.stated()):
+        reasons.append("takes all keys together, more than any combination of the scenario has")
+    if asked.weight is not None:
+        reasons.append("counts records where the scenario sums weights")
+    if not reasons:
+        return ""
+    return f" It can differ from the unsafe combinations of the scenario, since it {join_names(tuple(reasons))}."
+
+
+def _has_missing(data: Microdata, name: str) -> bool:
+    return bool(missing_codes(data, name)[data.coded(name).codes].any())
 
 
 def _require_no_obstacle(obstacle: str) -> None:

@@ -22,7 +22,7 @@ from safeswap.model.columns import missing_codes, to_numbers
 from safeswap.model.microdata import Microdata, smallest_code_type
 from safeswap.model.numeric_column import finite_numbers
 from safeswap.model.schema import Kind
-from safeswap.model.text import plural
+from safeswap.model.text import list_names, plural
 
 MOST_COLUMNS = 40
 """Of a wider file, only the attributes with the most values are looked at."""
@@ -85,7 +85,7 @@ class KeySuggestions:
         """The omitted attributes, one sentence per reason."""
         reasons = dict.fromkeys(reason for _, reason in self.skipped)
         named = {reason: [name for name, why in self.skipped if why == reason] for reason in reasons}
-        return tuple(f"Left out: {', '.join(names)} ({reason})." for reason, names in named.items())
+        return tuple(f"Left out: {list_names(names)} ({reason})." for reason, names in named.items())
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values: totals, no value of a record."""

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, overload
 
 from safeswap.errors import SafeswapError, SpecError
 from safeswap.methods.recode.apply import apply_step, pin
-from safeswap.methods.recode.steps import Step, as_step
+from safeswap.methods.recode.steps import Labels, Step, as_step
 from safeswap.model.microdata import Microdata, PastStep
 from safeswap.model.spec import MaskSpec
 from safeswap.model.text import plural
@@ -101,7 +101,21 @@ class Recipe:
     @property
     def sentences(self) -> tuple[str, ...]:
         """Each step in plain words."""
-        return tuple(describe_step(step) for step in self.steps)
+        return self.describe({})
+
+    def describe(self, labels: Labels) -> tuple[str, ...]:
+        """Return each step in plain words, with the labels of the levels that it names."""
+        told = []
+        for step in self.steps:
+            told.append(describe_step(step, labels))
+            labels = step.surviving_labels(labels) if isinstance(step, Step) else labels
+        return tuple(told)
+
+    def surviving_labels(self, labels: Labels) -> Labels:
+        """Return the labels that mean the same after all steps."""
+        for step in self.steps:
+            labels = step.surviving_labels(labels) if isinstance(step, Step) else labels
+        return labels
 
     def as_dicts(self) -> list[dict[str, Any]]:
         """Return the steps as plain values."""
@@ -136,9 +150,9 @@ class Recipe:
         )
 
 
-def describe_step(step: RecipeStep) -> str:
+def describe_step(step: RecipeStep, labels: Labels) -> str:
     """Describe a step in plain words."""
-    return step.sentence if isinstance(step, Step) else f"{step.method} as specified"
+    return step.describe(labels) if isinstance(step, Step) else f"{step.method} as specified"
 
 
 def apply_recode(data: Microdata, step: RecipeStep, *, number: int) -> Microdata:

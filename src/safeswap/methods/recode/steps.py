@@ -24,7 +24,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from itertools import pairwise
 from math import inf
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_serializer, model_validator
 
@@ -32,7 +32,7 @@ from safeswap.arrays.names import Names
 from safeswap.errors import SpecError
 from safeswap.methods.recode.hierarchy import Hierarchy
 from safeswap.model.spec import CATEGORIES, IsoDate, Stated, Strict, takes
-from safeswap.model.text import plural
+from safeswap.model.text import list_names, plural
 
 Otherwise = Annotated[
     Literal["error", "keep", "blank"],
@@ -45,6 +45,9 @@ Value = Annotated[
     BeforeValidator(lambda given: given.isoformat() if type(given) is dt.date else given),  # TOML has its own dates
     Field(json_schema_extra={"format": "value"}),
 ]
+
+Labels: TypeAlias = Mapping[str, Mapping[str, str]]
+"""The labels of the levels, by attribute."""
 
 AttributeName = Annotated[str, Field(min_length=1, description="the attribute to change")]
 Category = Annotated[AttributeName, Field(json_schema_extra=takes(*CATEGORIES))]
@@ -75,6 +78,14 @@ class Step(Stated):
     @abstractmethod
     def sentence(self) -> str:
         """The step in plain words, without a value of a record."""
+
+    def describe(self, labels: Labels) -> str:
+        """Return the sentence with the labels of the levels that it names."""
+        return self.sentence
+
+    def surviving_labels(self, labels: Labels) -> Labels:
+        """Return the labels that mean the same after the step."""
+        return {name: known for name, known in labels.items() if name not in self.names}
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, from which :func:`as_step` restores the step."""
@@ -125,14 +136,38 @@ class Recode(Step):
     @property
     def sentence(self) -> str:
         """The step in plain words."""
-        news = set(self.target.values())
+        return self.describe({})
+
+    def describe(self, labels: Labels) -> str:
+        """Return the sentence with the labels of the levels that it names.
+
+        >>> step = Recode(attribute="Marital", groups={"alone": ["1", "4"]}, otherwise="keep")
+        >>> step.describe({"Marital": {"1": "Single", "4": "Widowed"}})
+        'recode Marital: Single, Widowed to alone, the others are kept'
+        """
+        known, news = labels.get(self.attribute, {}), set(self.target.values())
         rest = {"error": "", "keep": ", the others are kept", "blank": ", the others become missing"}[self.otherwise]
         if self.others is not None:
             rest = f", all others to {self.others}"
         if len(self.target) <= _FEW and len(news) == 1:
-            return f"recode {self.attribute}: {', '.join(self.target)} to {news.pop()}{rest}"
+            named = list_names(_name_level(code, known) for code in self.target)
+            return f"recode {self.attribute}: {named} to {news.pop()}{rest}"
         become = plural(len(self.target), "value becomes", "values become")
         return f"recode {self.attribute}: {become} {len(news):,}{rest}"
+
+    def surviving_labels(self, labels: Labels) -> Labels:
+        """Return the labels that mean the same after the step: a level that takes in others means something else."""
+        known, made = labels.get(self.attribute, {}), {new for old, new in self.target.items() if old != new}
+        news = {code: self.target.get(code, self.others or code) for code in known}
+        kept = {code: word for code, word in known.items() if news[code] == code and code not in {*made, self.others}}
+        return {**labels, self.attribute: kept}
+
+
+def _name_level(code: str, known: Mapping[str, str]) -> str:
+    """Return the label of a level, with its code where the label could mean another level."""
+    word = known.get(code) or code
+    is_clear = word == code or (list(known.values()).count(word) == 1 and word not in known)
+    return word if is_clear else f"{word} ({code})"
 
 
 class Span(Strict):
@@ -382,10 +417,18 @@ class TopBottomCode(Step):
     @property
     def sentence(self) -> str:
         """The step in plain words."""
-        ends = [f"at most {self.top}"] * (self.top is not None) + [f"at least {self.bottom}"] * (
-            self.bottom is not None
-        )
-        return f"{self.attribute} coded to {' and '.join(ends)}"
+        return self.describe({})
+
+    def describe(self, labels: Labels) -> str:
+        """Return the sentence with the labels of the levels that it names."""
+        known, ends = labels.get(self.attribute, {}), (("at most", self.top), ("at least", self.bottom))
+        told = (f"{words} {_name_level(end, known)}" for words, end in ends if end is not None)
+        return f"{self.attribute} coded to {' and '.join(told)}"
+
+    def surviving_labels(self, labels: Labels) -> Labels:
+        """Return the labels that mean the same after the step: the ends take in other levels."""
+        known = labels.get(self.attribute, {})
+        return {**labels, self.attribute: {c: word for c, word in known.items() if c not in (self.top, self.bottom)}}
 
 
 class Round(Step):
@@ -421,6 +464,10 @@ class Blank(Step):
         """The step in plain words."""
         what = plural(len(self.values), "value") if self.values else "every value"
         return f"blank {what} of {self.attribute}"
+
+    def surviving_labels(self, labels: Labels) -> Labels:
+        """Return the labels: they mean the same."""
+        return labels
 
 
 class Drop(Step):

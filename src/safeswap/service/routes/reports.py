@@ -21,7 +21,7 @@ from pydantic import Field
 from safeswap.model.scenario import Scenario
 from safeswap.model.schema import Kind, Schema, require_household
 from safeswap.model.two_files import divide_schema
-from safeswap.reports.facts import AttackFacts, Audience, CheckFacts, DecisionFacts, Facts
+from safeswap.reports.facts import AttackFacts, Audience, CheckFacts, DecisionFacts, Facts, tell_raised
 from safeswap.reports.public import PublicPage
 from safeswap.service.http.headers import REPORT_POLICY
 from safeswap.service.http.problems import NotFound
@@ -92,7 +92,8 @@ def _masking_facts(access: ProjectAccess, result_id: str) -> Facts:
     figures, unmet = compare_with_limits(facts.figures, project_of(access).release.requirements)
     decision = facts.decision.model_copy(update={"obstacles": (*facts.decision.obstacles, *unmet)})
     title = facts.title or f"Masking of {access.row.name}"
-    return facts.replace(title=title, figures=tuple(figures), decision=decision)
+    # Facts that an earlier version stored do not say what rose.
+    return facts.replace(title=title, figures=tuple(figures), raised=tell_raised(figures), decision=decision)
 
 
 def _release_facts(access: ProjectAccess, release_id: str) -> Facts:

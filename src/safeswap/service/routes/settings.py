@@ -12,7 +12,7 @@ is stored, that of the configuration (``SAFESWAP_POLICY``) or the default holds.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -26,6 +26,7 @@ from sqlalchemy.exc import IntegrityError
 from safeswap import registry, workflow
 from safeswap.attacks.run import POLICY, ReleasePolicy, configured_policy, parse_policy
 from safeswap.errors import SafeswapError, SpecError
+from safeswap.methods.recode.steps import Labels
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.scenario import Scenario
@@ -132,7 +133,7 @@ class StepTableAnswer(Wire):
 def get_settings(response: Response, access: Reader) -> SettingsAnswer:
     """Get the scenarios, the steps, the study and the settings of the release."""
     set_etag(response, access.row.version)
-    return _answer(_read_stored(access), access.row.version)
+    return _answer(_read_stored(access), access, access.row.version)
 
 
 @router.patch("/projects/{project_id}/settings")
@@ -407,10 +408,10 @@ def _store(response: Response, access: ProjectAccess, settings: dict[str, Any], 
         detail = {"scenarios": len(content["scenario"]), "steps": len(content["step"])}
         access.record(connection, action, detail=detail)
     set_etag(response, version)
-    return _answer(settings, version)
+    return _answer(settings, access, version)
 
 
-def _answer(stored: Mapping[str, Any], version: int) -> SettingsAnswer:
+def _answer(stored: Mapping[str, Any], access: ProjectAccess, version: int) -> SettingsAnswer:
     project = Project.of(stored["content"])
     content = project.content()
     used = [each for each in project.scenarios if each.name == stored["scenario"]]
@@ -419,13 +420,27 @@ def _answer(stored: Mapping[str, Any], version: int) -> SettingsAnswer:
         scenario=stored["scenario"] if used else "",
         sentence=used[0].sentence if used else "",
         steps=tuple(content["step"]),
-        sentences=tuple(step.sentence for step, _ in project.listed),
+        sentences=tuple(_describe_steps(project, _shown_labels(access))),
         can_undo=bool(stored["past"]),
         can_redo=bool(stored["future"]),
         study=content.get("study"),
         release=content["release"],
         version=version,
     )
+
+
+def _describe_steps(project: Project, labels: Labels) -> Iterator[str]:
+    for step, is_on in project.listed:
+        yield step.describe(labels)
+        labels = step.surviving_labels(labels) if is_on else labels
+
+
+def _shown_labels(access: ProjectAccess) -> Labels:
+    """Return the labels of the levels that are not too rare to be named."""
+    return {
+        each["name"]: {level["level"]: level["label"] for level in each.get("levels") or () if level.get("label")}
+        for each in (access.row.description or {}).get("attributes", ())
+    }
 
 
 def _name_roles(access: ProjectAccess) -> dict[str, str]:

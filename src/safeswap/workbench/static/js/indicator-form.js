@@ -7,6 +7,7 @@ const STATISTICS = [["share", "Share"], ["mean", "Mean"], ["total", "Total"], ["
 const TOLERANCES = [["relative", "percent"], ["errors", "standard errors"]];
 // What a statistic is computed from; all but a regression are also by domain.
 const NEEDS = { share: ["of", "level"], mean: ["of"], total: ["of"], ratio: ["of", "per"], quantile: ["of", "at"], regression: ["formula"] };
+const WORDS = { of: "attribute", level: "level", per: "denominator", at: "share below", formula: "formula, such as income ~ age + sex" };
 const MOST_BY = 4;
 
 // `changed` is called with every change by hand.
@@ -50,9 +51,13 @@ export function indicatorForm(box, description, changed) {
   return {
     set: (stated, others = {}) => { lines = stated.map((each) => ({ ...each })); settings = others; draw(); },
     size: () => lines.length,
+    missing: () => lines.flatMap((line, i) => NEEDS[line.statistic].filter((key) => !(key === "of" && line.statistic === "total") && !String(line[key] ?? "").trim()).map((key) => `Indicator ${i + 1} has no ${WORDS[key]}`)),
     toml: () => textOf(lines, settings),
   };
 }
+
+// What the service says of a line, in the words of its fields.
+export const inFormWords = (problem) => problem.replace(/^(indicator \d+), (\w+):/, (_, line, key) => `${line}, ${(WORDS[key] ?? key).split(",")[0]}:`);
 
 // Texts and lists of JSON are those of TOML; what is empty is not stated.
 const isStated = (value) => value !== null && value !== undefined && value !== "" && !(Array.isArray(value) && !value.length);

@@ -1,11 +1,11 @@
 // What users of the file compute, before and after: weighted estimates, their errors, and which moved too far.
 
-import { all, get, guarded, post } from "./api.js";
+import { all, get, guarded, post, Refused } from "./api.js";
 import { labelOf } from "./before-after.js";
 import { dumbbells } from "./dumbbell.js";
-import { byId, count, el, figure, fill, name, several, share, when } from "./dom.js";
+import { byId, count, el, figure, fill, name, sentence, several, share, when } from "./dom.js";
 import { follow, underWay } from "./jobs.js";
-import { indicatorForm, suggestedLines } from "./indicator-form.js";
+import { indicatorForm, inFormWords, suggestedLines } from "./indicator-form.js";
 import { nothingYet, pickMasking } from "./maskings.js";
 import { at, begin, python } from "./page.js";
 
@@ -74,9 +74,14 @@ function asText() {
 }
 
 const compare = guarded(async () => {
+  const isForm = !byId("lines").hidden, gaps = isForm ? state.form.missing() : [];
+  if (gaps.length) throw new Refused({ detail: `${gaps.join("; ")}.` }, 0);
   byId("compare").disabled = true;
   try {
     await finish(await post(at("/assessments"), { masking: byId("masking").value, indicators: byId("text").value }, { once: true }));
+  } catch (error) {
+    // Who fills in the form needs no words on TOML.
+    throw isForm && error.code === "bad-indicators" ? new Refused({ detail: `${sentence(inFormWords(error.fields.problem))}.` }, error.status) : error;
   } finally { byId("compare").disabled = false; }
 });
 

@@ -19,7 +19,7 @@ const CATEGORICAL = new Set(["nominal", "ordinal", "geography"]);
 const GROUPS = [["Recode", []], ["Blank", ["suppress"]], ["Swap", ["swap", "household_swap", "swap_permutation", "rank_swap"]], ["Change values", ["pram", "noise", "microaggregation", "top_bottom"]], ["Census and tables", ["edit_1990", "edit_targeted", "safe"]]];
 const RECODES = { recode: "Recode levels", ranges: "Band numbers (ranges)", date_band: "Band dates", hierarchy: "One level up a hierarchy", truncate: "Truncate codes", top_bottom_code: "Top and bottom coding",
   round: "Round", blank: "Blank values", drop: "Drop attributes", global_recode: "ARGUS recode" };
-const state = { project: null, attributes: [], roles: new Map(), methods: new Map(), recodes: new Map(), form: null, more: null, mayWork: false, editing: null, scenario: "", columns: {} };
+const state = { project: null, attributes: [], roles: new Map(), methods: new Map(), recodes: new Map(), form: null, more: null, mayWork: false, isTouched: false, editing: null, scenario: "", columns: {} };
 
 begin(async ({ project, may }) => {
   byId("next").href = `/projects/${projectId}/map`;
@@ -111,6 +111,7 @@ function setRoles(stated) {
 
 function choose(first = {}, isStated = false) {
   const [chosen, kind] = chosenMethod(), method = state.methods.get(chosen), isSwap = chosen === "swap";
+  state.isTouched = isStated && Object.keys(first).length > 0;
   fill(byId("about"), name(kind ? state.recodes.get(kind).description.split("\n\n")[0].replaceAll("``", "") : method.description), " ", method.sources.length ? el("span", {}, "Source: ", name(method.sources.join("; "))) : null);
   byId("swap-part").hidden = !isSwap;
   byId("other-part").hidden = isSwap;
@@ -240,7 +241,7 @@ function changed() {
 async function plan() {
   const wanted = spec(), own = ++asked, isSwap = wanted.method === "swap", line = byId(isSwap ? "plan" : "other-plan");
   const form = isSwap ? state.more : state.form, missing = form.missing();
-  if (missing.length) { show(line, lacks(missing), !form.isFaulty(), []); return; }
+  if (missing.length) { show(line, state.isTouched ? lacks(missing) : `To be stated: ${missing.join(", ").toLowerCase()}.`, !form.isFaulty(), []); return; }
   if (isSwap && !wanted.swap) { show(line, "Give at least one attribute the role Swap.", true, []); return; }
   const late = setTimeout(() => { if (own === asked) show(line, "…", true, []); }, 300);  // what holds for the form or the steps before would mislead
   try {
@@ -249,7 +250,9 @@ async function plan() {
     show(line, found.sentence + ".", found.is_feasible, found.relaxations);
   } catch (error) {
     if (own !== asked) return;
-    show(line, error instanceof Refused ? inFormWords(error.text) : "Planning failed.", false, []);
+    // A form that was just opened is not wrong.
+    if (!state.isTouched) show(line, "", true, []);
+    else show(line, error instanceof Refused ? inFormWords(error.text) : "Planning failed.", false, []);
   } finally { clearTimeout(late); }
 }
 
@@ -261,13 +264,17 @@ function inFormWords(text) {
 
 function show(line, text, good, relaxations) {
   line.className = good ? "good" : "warning";
-  line.textContent = text[0].toUpperCase() + text.slice(1);
+  line.textContent = text.slice(0, 1).toUpperCase() + text.slice(1);
   fill(byId("relaxations"), relaxations.map((each) => el("li", {}, name(each.change))));
 }
 
 let refreshPython = null;
 function connect() {
   refreshPython = python(() => ({ spec: activeSteps().length ? { method: "pipeline", steps: activeSteps() } : spec(), measures: chosenMeasures() }));
+  for (const kind of ["input", "change", "click"]) {
+    // A field that is hidden while it has the focus reports a change too.
+    byId("method-form").addEventListener(kind, ({ target }) => { if (target !== byId("method") && !target.closest("[hidden]") && (kind !== "click" || target.closest("button"))) state.isTouched = true; }, { capture: true });
+  }
   byId("method").addEventListener("change", () => choose());
   byId("add-step").addEventListener("click", guarded(save));
   byId("leave-step").addEventListener("click", () => { leave(); choose({}, true); });

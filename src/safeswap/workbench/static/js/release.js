@@ -89,7 +89,7 @@ async function open(release) {
   drawChecks(release);
   const facts = await factsOf(release);
   // What speaks against it comes first.
-  fill(byId("remarks"), [...new Set([...facts?.flags ?? [], ...facts?.decision.obstacles ?? [], ...release.remarks])].map((text) => el("p", { class: "warning" }, name(sentence(text)))));
+  fill(byId("remarks"), [...new Set([...facts?.flags ?? [], ...facts?.raised ?? [], ...facts?.decision.obstacles ?? [], ...release.remarks])].map((text) => el("p", { class: "warning" }, name(sentence(text)))));
   byId("figures-box").hidden = !facts?.figures.length;
   fill(byId("figures"), (facts?.figures ?? []).map((each) => el("tr", { class: each.ok === false ? "warning" : "", title: each.sentence }, el("td", {}, name(each.title)), el("td", {}, name(each.scenario || "–")),
     el("td", { class: "n" }, figure(each.before)), el("td", { class: "n" }, figure(each.after)), el("td", {}, each.limit ? `${each.limit} ${each.ok ? "✓" : "✗"}` : "–"))));
