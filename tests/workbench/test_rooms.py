@@ -127,7 +127,7 @@ def test_levels_are_recoded_by_their_labels(browser: Browser, desk: Desk, survey
         assert {"never married 1", "married 2"} < set(titles)
         page.get_by_label("never married becomes", exact=True).fill("single")
         page.click("#add-step")
-        expect(page.locator('[data-step="recode"]')).to_contain_text("1 to single")
+        expect(page.locator('[data-step="recode"]')).to_contain_text("never married to single")
         page.click("#undo-step")
         expect(page.locator('[data-step="recode"]')).to_have_count(0)
 
