@@ -75,6 +75,10 @@ def test_the_page_of_households_is_there_before_its_figures(browser: Browser, de
         expect(page.locator("#sizes")).to_have_text("Counting…")
         expect(page.locator("#plan")).to_have_text("Counting…")
         expect(page.locator("#mask")).to_be_disabled()
+        for _ in range(3_000):  # asked for in turn, not at once
+            if len(held) == 2:
+                break
+            page.wait_for_timeout(20)
         assert len(held) == 2
         for route in held:
             route.continue_()

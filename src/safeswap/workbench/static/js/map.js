@@ -177,8 +177,8 @@ function choosing(first, objective) {
   const now = () => {
     const chosen = document.querySelector('[name="rule"]:checked').value;
     for (const each of Object.keys(values)) byId(`${each}-now`).textContent = figure(values[each](Number(byId(each).value)));
-    const value = Number(values[chosen](Number(byId(chosen).value)).toPrecision(6));
-    return chosen === "linear" ? `linear:a=${value}` : `${chosen}:${value}`;
+    const value = values[chosen](Number(byId(chosen).value));
+    return chosen === "linear" ? `linear:a=${Number(value.toPrecision(6))}` : `${chosen}:${roundUp(value)}`;
   };
   const choose = async () => {
     const own = ++asked, names = measureNames(), [up, across] = state.view.axes(), wanted = now();
@@ -230,6 +230,12 @@ function range(axis) {
 const between = (sorted, v) => {
   const step = (v / 1000) * (sorted.length - 1), low = Math.floor(step), high = Math.min(low + 1, sorted.length - 1);
   return sorted[low] + (sorted[high] - sorted[low]) * (step - low);
+};
+
+// To six digits, never below: a limit at the least of all values still admits the candidate that has it.
+const roundUp = (value) => {
+  const rounded = Number(value.toPrecision(6));
+  return rounded > value || value <= 0 ? rounded : Number((rounded + 10 ** (Math.floor(Math.log10(value)) - 5)).toPrecision(6));
 };
 
 const place = (sorted, value) => Math.round((1000 * sorted.filter((each) => each <= value).length) / sorted.length);
