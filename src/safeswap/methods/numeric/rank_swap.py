@@ -44,7 +44,7 @@ from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import changed_numbers, ordered_numbers
 from safeswap.model.schema import Kind, Schema
-from safeswap.model.text import plural
+from safeswap.model.text import list_names, plural
 
 # Values, draws and row numbers are packed into one word each, as far as they fit: plain words are sorted by their
 # digits in a few passes, without looking anything up. Large arrays are made here and not in the kernels: NumPy asks for
@@ -326,7 +326,7 @@ class RankSwap:
         widths = {spec.ranks(int(np.count_nonzero(~np.isnan(values)))) for values in columns.values()}
         width = f"{min(widths):,}" if len(widths) == 1 else f"{min(widths):,} to {max(widths):,}"
         text = (
-            f"up to {plural(pairs, 'pair exchanges', 'pairs exchange')} values of {', '.join(spec.attributes)} "
+            f"up to {plural(pairs, 'pair exchanges', 'pairs exchange')} values of {list_names(spec.attributes)} "
             f"over at most {width} ranks"
         )
         return ValuePlan.of(spec, len(next(iter(columns.values()))), pairs, text)
