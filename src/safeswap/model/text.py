@@ -16,15 +16,18 @@ def plural(number: int, one: str, many: str = "") -> str:
 
 
 def quote_name(name: str) -> str:
-    """Return a name for a sentence, in quotes if it contains a comma: it would read as two."""
-    return f"'{name}'" if "," in name else name
+    """Return a name for a sentence, in quotes if it contains a comma: it would read as two.
+
+    With these quotes the command line takes it as one, too.
+    """
+    return f'"{name}"' if "," in name else name
 
 
 def list_names(names: Iterable[str], *, most: int | None = None) -> str:
     """Return names separated by commas, ``most`` of them and the number of the others.
 
     >>> list_names(["Straße, Haus", "Ort", "Land"], most=2)
-    "'Straße, Haus', Ort and 1 more"
+    '"Straße, Haus", Ort and 1 more'
     """
     listed = [quote_name(name) for name in names]
     more = 0 if most is None else len(listed) - most
@@ -35,7 +38,7 @@ def join_names(names: Iterable[str]) -> str:
     """Return names as they are listed in a sentence.
 
     >>> join_names(["Age", "Sex", "Straße, Haus"])
-    "Age, Sex and 'Straße, Haus'"
+    'Age, Sex and "Straße, Haus"'
     """
     return join_phrases(map(quote_name, names))
 
