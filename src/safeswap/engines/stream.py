@@ -298,11 +298,21 @@ class RecordStream:
         self, names: Sequence[str], *, draw_key: bytes, identity_key: bytes
     ) -> Iterator[tuple[int, Words, dict[str, pa.Array]]]:
         """Yield the whole cipher text of each record, which gives its draw, and some columns, not yet coded."""
-        attribute = self.schema.identifier
-        own = [] if attribute is None else [attribute.name]
-        for start, batch in self.source.batches([*own, *names], rows=rows_per_batch(len(names))):
-            columns = dict(zip(names, batch.columns[len(own) :], strict=True))
-            yield start, keyed.encrypt(_blocks(batch, start, own, identity_key), draw_key), columns
+        for start, batch in self.identified_batches(names):
+            rows = np.arange(start, start + batch.num_rows, dtype=np.int64)
+            words = self.encrypt(batch, rows, draw_key=draw_key, identity_key=identity_key)
+            yield start, words, {name: batch.column(name) for name in names}
+
+    def identified_batches(self, names: Sequence[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield what the draw of each record follows from, and some columns."""
+        own = () if self.schema.identifier is None else (self.schema.identifier.name,)
+        yield from self.source.batches(tuple(dict.fromkeys((*own, *names))), rows=rows_per_batch(len(names)))
+
+    def encrypt(self, batch: pa.RecordBatch, rows: Rows, *, draw_key: bytes, identity_key: bytes) -> Words:
+        """Return the whole cipher text of each record of a batch, which gives its draw; ``rows`` are their numbers."""
+        if self.schema.identifier is None:
+            return keyed.encrypt(keyed.integer_blocks(rows), draw_key)
+        return keyed.encrypt(column_blocks(batch.column(self.schema.identifier.name), identity_key), draw_key)
 
     def words(self, rows: Rows, *, draw_key: bytes, identity_key: bytes) -> Words:
         """Return the whole cipher text of some records, given by ascending row."""
@@ -352,12 +362,6 @@ class RecordStream:
         for _, codes in self.coded(names):
             tally.add(codes, [self.coders[name].bound for name in names])
         return tally.totals()
-
-
-def _blocks(batch: pa.RecordBatch, start: int, own: list[str], identity_key: bytes) -> Words:
-    if not own:
-        return keyed.integer_blocks(np.arange(start, start + batch.num_rows, dtype=np.int64))
-    return column_blocks(batch.column(0), identity_key)
 
 
 class Tally:

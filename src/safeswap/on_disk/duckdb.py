@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +36,8 @@ from safeswap.on_disk.value_changes import check_memory
 _COUNTED_AT_ONCE = 1 << 22
 _MOST_PARTS = 128
 """Changed records counted together, so that counting takes little memory; and the number of such parts."""
+_NOWHERE: Rows = np.zeros(0, dtype=np.int64)
+_NO_CODES: UInt32s = np.zeros(0, dtype=np.uint32)
 
 
 class DuckDBFile(RewrittenFile):
@@ -86,9 +88,15 @@ class DuckDBFile(RewrittenFile):
         """Return the changed columns of the next records."""
         if self._after is None or start == 0:
             self._after = _InOrder(self._exchange_batches())
-        codes = self._after.take(stop - start, len(self.names))
-        values = [self.stream.coders[name].values(column) for name, column in zip(self.names, codes, strict=True)]
-        return {name: pa.chunked_array([column]) for name, column in zip(self.names, values, strict=True)}
+        taken = self._after.take(stop - start)
+        found = {}
+        for place, name in enumerate(self.names):
+            parts = [columns[place] for columns in taken]
+            if not _is_plain(self.files.schema.field(name).type):  # one dictionary for all, as far as it is known now
+                codes = np.concatenate([np.zeros(0, dtype=np.uint32), *parts])
+                parts = [self.stream.coder(name).values(codes)]
+            found[name] = pa.chunked_array(parts, None if parts else self.files.schema.field(name).type)
+        return found
 
     def iter_pairs(self) -> Iterator[tuple[int, Rows]]:
         """Yield the number of an exchange and pairs of row numbers, in the order of drawing, in batches."""
@@ -164,20 +172,30 @@ class DuckDBFile(RewrittenFile):
         assert self._compensating is not None  # noqa: S101  (counted while or after the files were verified)
         return self._compensating
 
-    def _exchange_batches(self) -> Iterator[list[UInt32s]]:
-        """Yield the codes of the exchanged columns after, in the order of the records."""
+    def _exchange_batches(self) -> Iterator[list[Any]]:
+        """Yield the exchanged columns after, in the order of the records: whole numbers, and the codes of others."""
         changes = [
             _Changes(self.records.changes(move.pairs, move.names, directed=move.directed), len(move.names))
             for move in self.moves
         ]
-        coders = [self.stream.coder(name) for name in self.names]
         for start, batch in self.files.batches(self.names, rows=rows_per_batch(len(self.names))):
-            after = [coder.codes(column) for coder, column in zip(coders, batch.columns, strict=True)]
+            fresh: dict[str, tuple[Rows, UInt32s]] = {}
             for move, change in zip(self.moves, changes, strict=True):
                 places, codes = change.take_until(start + batch.num_rows)
-                for name, column in zip(move.names, codes, strict=True):
-                    after[self.names.index(name)][places - start] = column
-            yield after
+                fresh |= {name: (places - start, column) for name, column in zip(move.names, codes, strict=True)}
+            yield [self._put(name, batch.column(name), *fresh.get(name, ())) for name in self.names]
+
+    def _put(self, name: str, column: pa.Array, places: Rows = _NOWHERE, codes: UInt32s = _NO_CODES) -> Any:
+        """Return a column with the values of these codes in some places; of other than whole numbers, the codes."""
+        coder, kind = self.stream.coder(name), column.type
+        if _is_plain(kind) and not column.null_count and MISSING not in codes:
+            numbers = column.to_numpy().copy()
+            if len(codes):
+                numbers[places] = coder.values(codes).cast(kind).to_numpy()
+            return pa.array(numbers, kind)
+        after = coder.codes(column)
+        after[places] = codes
+        return coder.values(after).cast(kind) if _is_plain(kind) else after
 
     def _check_identifier(self, identity_key: bytes) -> None:
         """Refuse missing or shared identifiers; ascending ones are checked in the same pass."""
@@ -482,20 +500,27 @@ class _Changes:
 
 
 class _InOrder:
-    """Batches of codes, recut to other lengths."""
+    """Batches of columns, recut to other lengths."""
 
-    def __init__(self, batches: Iterator[list[UInt32s]]) -> None:
+    def __init__(self, batches: Iterator[list[Any]]) -> None:
         self._batches = batches
-        self._held: list[list[UInt32s]] = []
+        self._held: list[list[Any]] = []
 
-    def take(self, number: int, width: int) -> list[UInt32s]:
-        while sum(len(held[0]) for held in self._held) < number:
-            self._held.append(next(self._batches))
-        if not self._held:
-            return [np.zeros(0, dtype=np.uint32) for _ in range(width)]
-        joined = [np.concatenate(columns) for columns in zip(*self._held, strict=True)]
-        self._held = [[column[number:] for column in joined]] if len(joined[0]) > number else []
-        return [column[:number] for column in joined]
+    def take(self, number: int) -> list[list[Any]]:
+        """Return the next records, in one batch or several."""
+        taken = []
+        while number:
+            columns = self._held.pop() if self._held else next(self._batches)
+            taken.append([column[:number] for column in columns])
+            if len(columns[0]) > number:
+                self._held.append([column[number:] for column in columns])
+            number -= len(taken[-1][0])
+        return taken
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    """Return whether values are put in place as they are."""
+    return bool(pa.types.is_integer(kind))
 
 
 def _bad_identifier(code: str, message: str, name: str, rows: list[int]) -> InputError:

@@ -31,6 +31,7 @@ from safeswap.engines.base import (
     PairRequest,
     PartnerRule,
     Repair,
+    Table,
     find_kept,
     number_labels,
     order_classes,
@@ -39,7 +40,7 @@ from safeswap.engines.base import (
 )
 from safeswap.engines.duckdb.store import (
     BATCH,
-    DuckDBTable,
+    DrawnRows,
     HeldPairs,
     InOrder,
     Store,
@@ -141,32 +142,42 @@ class DuckDBRecords:
         keep: Ends | None = None,
         among: CellSet | None = None,
         derive: Derivation | None = None,
-    ) -> DuckDBTable:
-        """Load the draws and the codes of some attributes, batch by batch."""
+    ) -> Table:
+        """Load the draws and the codes of some attributes, batch by batch; few enough of them stay in memory."""
         added = () if derive is None else tuple(name for name in derive.adds if name != KEEP)
-        columns = (*names, *added)
-        table = self.store.new_table(
-            "r BIGINT, h UBIGINT, l UBIGINT" + "".join(f", c{i} BIGINT" for i in range(len(columns)))
-        )
-        with self.store.inserter(table) as put:
-            for start, words, values in self._draw_batches(names, key):
+        drawn = DrawnRows(self.store, (*names, *added), lambda rows: self._encrypt(rows, key))
+        with drawn:
+            for rows, words, codes in self._chosen_batches(names, key, keep, among):
+                new = {} if derive is None else dict(derive(np.ascontiguousarray(words[:, 0]), codes))
+                kept = np.flatnonzero(new.pop(KEEP)) if KEEP in new else slice(None)
+                columns = {name: column[kept] for name, column in {**codes, **new}.items()}
+                drawn.add(rows[kept], words[kept], columns)
+        return drawn.table({name: self.stream.coder(name).bound for name in names})
+
+    def _chosen_batches(
+        self, names: Names, key: bytes, keep: Ends | None, among: CellSet | None
+    ) -> Iterator[tuple[Rows, Words, dict[str, Integers]]]:
+        """Yield the rows within ``keep`` and ``among``, their whole draws, and their codes."""
+        if among is None:
+            for start, words, columns in self._draw_batches(names, key):
                 rows = find_kept(words[:, 0], keep)
-                taken = {name: column.take(pa.array(rows)) for name, column in values.items()}
-                codes: dict[str, Integers] = {name: self.stream.codes(name, column) for name, column in taken.items()}
-                if among is not None:
-                    flags = among.flags([codes[name] for name in among.names])
-                    rows, codes = rows[flags], {name: column[flags] for name, column in codes.items()}
-                new = {} if derive is None else dict(derive(np.ascontiguousarray(words[rows, 0]), codes))
-                if KEEP in new:
-                    flags = new.pop(KEEP).astype(np.bool_)
-                    rows = rows[flags]
-                    codes, new = ({name: column[flags] for name, column in part.items()} for part in (codes, new))
-                put(
-                    table_by_position(
-                        [rows + start, words[rows, 0], words[rows, 1], *codes.values(), *(new[n] for n in added)]
-                    )
-                )
-        return DuckDBTable(self.store, table, columns)
+                some = pa.array(rows)
+                yield rows + start, words[rows], {n: self.stream.codes(n, c.take(some)) for n, c in columns.items()}
+            return
+        for start, batch in self.stream.identified_batches(names):
+            found = np.flatnonzero(among.flags([self.stream.codes(n, batch.column(n)) for n in among.names]))
+            chosen = batch.take(pa.array(found))
+            words = self.stream.encrypt(chosen, found + start, draw_key=key, identity_key=self._identity_key)
+            kept = find_kept(words[:, 0], keep)
+            codes: dict[str, Integers] = {n: self.stream.codes(n, chosen.column(n))[kept] for n in names}
+            yield found[kept] + start, words[kept], codes
+
+    def _encrypt(self, rows: Rows, key: bytes) -> Words:
+        """Return the whole draws of some records in any order."""
+        order = np.argsort(rows)
+        words: Words = np.empty((len(rows), 2), dtype=np.uint64)
+        words[order] = self.words(rows[order], key)
+        return words
 
     def load(self, names: Names) -> Microdata:
         """Read some attributes into memory, as codes where that loses nothing."""

@@ -127,9 +127,9 @@ def _dictionary_sizes(columns: list[pa.ChunkedArray]) -> list[int] | None:
 def _left_by_places(columns: list[pa.ChunkedArray], sizes: list[int], changed: Flags, tolerance: int) -> int:
     """Count the combinations left, in a table with a slot for each possible one."""
     groups = _groups([column.chunk(0).indices.to_numpy() for column in columns], sizes)
-    counts = np.zeros(prod(sizes), dtype=np.int32 if len(changed) < 2**31 else np.int64)
+    counts: Integers = np.zeros(prod(sizes), dtype=np.int32 if len(changed) < 2**31 else np.int64)
     moved = np.zeros(len(counts), dtype=np.bool_)
-    room = np.empty(min(_STEP, len(changed)), dtype=np.uint32 if len(counts) < 2**32 else np.int64)
+    room: Integers = np.empty(min(_STEP, len(changed)), dtype=np.uint32 if len(counts) < 2**32 else np.int64)
     for start in range(0, len(changed), _STEP):
         places = room[: len(changed) - start]
         for first in range(0, len(places), _BLOCK):
