@@ -337,7 +337,7 @@ class SpilledCells:
         if not len(self._parted):
             self._parted = np.empty_like(self._held)
         self._spilt.append(spread(self._held[: self._number], self._shift, self._parted))
-        with _translate_write_errors(), open(self._path, "ab", opener=_open_private) as file:
+        with translate_write_errors(), open(self._path, "ab", opener=open_private) as file:
             file.write(self._parted[: self._number].data)
         self._number = 0
 
@@ -490,12 +490,14 @@ def _read(file: FileIO, start: int, number: int) -> Words:
     return entries
 
 
-def _open_private(path: str, flags: int) -> int:
+def open_private(path: str, flags: int) -> int:
+    """Open a file that its owner alone may read."""
     return os.open(path, flags, 0o600)
 
 
 @contextmanager
-def _translate_write_errors() -> Iterator[None]:
+def translate_write_errors() -> Iterator[None]:
+    """Report a disk that is full or fails while data are spilled to it."""
     try:
         yield
     except OSError as error:

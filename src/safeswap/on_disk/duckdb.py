@@ -30,7 +30,7 @@ from safeswap.model.microdata import Microdata, column_blocks, column_identity, 
 from safeswap.model.score import CountedCells
 from safeswap.model.text import plural
 from safeswap.on_disk.cells import as_counted, cell_attributes
-from safeswap.on_disk.job import RewrittenFile, check_promises, check_separate
+from safeswap.on_disk.job import ChangedColumn, RewrittenFile, check_promises, check_separate
 from safeswap.on_disk.value_changes import check_memory
 
 _COUNTED_AT_ONCE = 1 << 22
@@ -63,7 +63,7 @@ class DuckDBFile(RewrittenFile):
     def open(self, read: Names) -> None:
         """Open the columns for streaming, and check the identifier."""
         identity_key = keyed.derive(self.job.key.secret, "identity")
-        self.stream = RecordStream(self.files, self.schema.select(read))
+        self.stream = RecordStream(self.files, self.schema.select(read), self.store.work)
         self.records = DuckDBRecords(self.stream, self.store, identity_key=identity_key)
         self._check_identifier(identity_key)
         return_memory()
@@ -171,6 +171,26 @@ class DuckDBFile(RewrittenFile):
             return self._moved.moved - self._moved.tally(limit=0).joint.net_change
         assert self._compensating is not None  # noqa: S101  (counted while or after the files were verified)
         return self._compensating
+
+    def iter_changed(self, part: Path) -> Iterator[ChangedColumn]:
+        """Yield the columns that are replaced: as codes if these are kept: what was written was compared with them."""
+        move = self.moves[0] if len(self.moves) == 1 and isinstance(self.moves[0].pairs, HeldPairs) else None
+        if move is None or not {*self.names} <= self.stream.kept.keys() & {*move.names}:
+            yield from super().iter_changed(part)
+            return
+        for name in self.names:
+            changes = self.records.changes(move.pairs, (name,), directed=move.directed)
+            sides = self._iter_codes(name, iter(())), self._iter_codes(name, changes)
+            yield ChangedColumn(name, *sides)
+
+    def _iter_codes(self, name: str, changes: Iterator[tuple[Rows, list[UInt32s]]]) -> Iterator[pa.ChunkedArray]:
+        """Yield a column, some codes of which are others."""
+        changed, coder = _Changes(changes, 1), self.stream.coder(name)
+        for batch in self.stream.batches((name,)):
+            codes = batch.codes(name)
+            places, (fresh,) = changed.take_until(batch.stop)
+            codes[places - batch.start] = fresh
+            yield pa.chunked_array([coder.values(codes)])
 
     def _exchange_batches(self) -> Iterator[list[Any]]:
         """Yield the exchanged columns after, in the order of the records: whole numbers, and the codes of others."""
