@@ -286,13 +286,25 @@ def merge(keys: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Int64s]:
     >>> values.tolist(), ranks.tolist()
     ([3, 7], [1, 0, 1])
     """
-    order = np.argsort(keys)
-    ordered = keys[order]
+    order, ordered = _sort_keys(keys)
     is_new = np.ones(keys.size, np.bool_)
     np.not_equal(ordered[1:], ordered[:-1], out=is_new[1:])
     ranks = np.empty(keys.size, np.int64)
     ranks[order] = np.cumsum(is_new) - 1
     return ordered[is_new], ranks
+
+
+def _sort_keys(keys: npt.NDArray[Any]) -> tuple[Int64s, npt.NDArray[Any]]:
+    """Return an order of the keys, and the keys in it: sorted with their positions, if both fit a word."""
+    place_bits = np.uint64(keys.size.bit_length())
+    if keys.dtype.kind != "u" or int(keys.max(initial=0)).bit_length() + int(place_bits) > 64:
+        order = np.argsort(keys)
+        return order, keys[order]
+    words = keys.astype(np.uint64) << place_bits
+    words |= np.arange(keys.size, dtype=np.uint64)
+    words.sort()
+    order = (words & ((_ONE << place_bits) - _ONE)).view(np.int64)
+    return order, (words >> place_bits).astype(keys.dtype)
 
 
 def add_up(ranks: Int64s, sizes: Int64s, number: int) -> Int64s:
