@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from safeswap.arrays import moments
 from safeswap.arrays.compiled import njit, run_all
+from safeswap.arrays.free_places import FreePlaces, find_lowest_bit, is_free, take_nth
 from safeswap.arrays.types import Floats, Rows, UInt32s, Words
 from safeswap.engines.memory import exchange
 from safeswap.errors import SpecError
@@ -170,17 +170,9 @@ def _list_tied(packed: Words, row_bits: int, start: int, places: Rows, numbers: 
     return found, start
 
 
-# Pairing goes from the lowest value upwards; the partner is drawn from the free records above (Moore 1996). Free
-# positions are bits of words. Which word holds the n-th is found by a tree with four branches to a node, which hold the
-# number of free positions before each: logarithmic time for any width.
+# Pairing goes from the lowest value upwards; the partner is drawn from the free records above (Moore 1996).
 
 _HALF = np.uint64(32)
-_BYTES = np.uint64(0x0101010101010101)
-_TOP_BITS = np.uint64(0x8080808080808080)
-_DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
-_LOWEST_BIT = np.zeros(64, dtype=np.uint64)
-_LOWEST_BIT[[((0x03F79D71B4CB0A89 << place) % 2**64) >> 58 for place in range(64)]] = np.arange(64)
-_NTH_BIT = np.array([([j for j in range(8) if byte >> j & 1] + [0] * 8)[:8] for byte in range(256)], dtype=np.uint64)
 
 
 def pairs_within(keys: Words, rows: Rows, words: Words, window: int) -> Rows:
@@ -199,7 +191,7 @@ def pairs_within(keys: Words, rows: Rows, words: Words, window: int) -> Rows:
     np.right_shift(words[:, 1], _HALF, out=halves, casting="unsafe")
     halves.take(rows, out=draws, mode="clip")
     pairs = np.empty((len(keys) // 2, 2), dtype=np.int64)
-    pairs = pairs[: _pair_within(keys, draws, window, pairs)]
+    pairs = pairs[: _pair_within(keys, draws, window, FreePlaces.all_of(len(keys)), pairs)]
     _look_up(rows, pairs)
     return pairs
 
@@ -212,98 +204,38 @@ def _look_up(rows: Rows, pairs: Rows) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _pair_within(keys: Words, draws: UInt32s, window: int, pairs: Rows) -> int:
+def _pair_within(keys: Words, draws: UInt32s, window: int, line: FreePlaces, pairs: Rows) -> int:
     """Fill in the pairs, as positions; return their number."""
     number = len(keys)
-    tree, levels = _build_tree((number + 63) // 64)
-    bits = np.full((number + 63) // 64, ~np.uint64(0))  # of positions that nobody below has taken
-    if number & 63:
-        bits[-1] >>= np.uint64(64 - (number & 63))
     made = 0
     behind, end = 0, 0  # partners are free positions from the one to before the other
     below, free = 0, 0  # free positions before, and between
-    for place in range(len(bits)):
-        ahead = ~np.uint64(0)  # the positions of this word that have not had their turn
-        while bits[place] & ahead:
-            bit = _find_lowest_bit(bits[place] & ahead)
-            ahead = ~np.uint64(1) << bit
-            i = 64 * place + int(bit)
+    for place in range(len(line.bits)):
+        word = line.bits[place]  # the positions of this word that have not had their turn
+        while word:
+            i = 64 * place + int(find_lowest_bit(word))
+            word &= word - np.uint64(1)
             last = min(number, i + window + 1)
             free += last - end
             end = last
             if behind <= i:  # the positions skipped to get to this one are all taken
                 below, free, behind = below + 1, free - 1, i + 1
             while behind < end and keys[behind] == keys[i]:
-                is_free = _has_bit(bits, behind)
-                below += is_free
-                free -= is_free
+                one = is_free(line, behind)
+                below += one
+                free -= one
                 behind += 1
             if free == 0:
                 continue
             # The leading half of a word times a number below 2³², truncated: uniform to one part in 2³².
             drawn = int((np.uint64(draws[i]) * np.uint64(free)) >> _HALF)
-            pairs[made, 0], pairs[made, 1] = i, _take_nth(tree, levels, bits, below + drawn)
+            partner = take_nth(line, below + drawn)
+            pairs[made, 0], pairs[made, 1] = i, partner
+            if partner >> 6 == place:  # seldom: a load of every word again would wait for the search
+                word &= line.bits[place]
             free -= 1
             made += 1
     return made
-
-
-@njit(cache=True, nogil=True)
-def _build_tree(words: int) -> tuple[npt.NDArray[np.int32], int]:
-    """Return the number of free positions before each branch, node by node from the root, and the number of levels."""
-    span, levels = 1, 0
-    while span < words:
-        span, levels = 4 * span, levels + 1
-    tree = np.empty(((span - 1) // 3, 4), dtype=np.int32)
-    first, nodes = 0, 1
-    while first < len(tree):
-        span //= 4
-        for branch in range(4):
-            tree[first : first + nodes, branch] = 64 * span * branch
-        first, nodes = first + nodes, 4 * nodes
-    return tree, levels
-
-
-@njit(cache=True, nogil=True, inline="always")
-def _has_bit(bits: Words, place: int) -> int:
-    return int((bits[place >> 6] >> np.uint64(place & 63)) & np.uint64(1))
-
-
-@njit(cache=True, nogil=True)
-def _take_nth(tree: npt.NDArray[np.int32], levels: int, bits: Words, n: int) -> int:
-    """Take the free position with n free positions before it, and return it."""
-    one, two, three = np.uint64(1), np.uint64(2), np.uint64(3)  # unsigned places need no check for counting backwards
-    node, word = np.uint64(0), np.uint64(0)
-    left = np.int32(n)
-    for _ in range(levels):
-        first, second, third = tree[node, one], tree[node, two], tree[node, three]
-        branch = np.uint64(first <= left) + np.uint64(second <= left) + np.uint64(third <= left)
-        tree[node, one] = first - np.int32(first > left)
-        tree[node, two] = second - np.int32(second > left)
-        tree[node, three] = third - np.int32(third > left)
-        left -= tree[node, branch]
-        node, word = (node << two) + one + branch, word << two | branch
-    bit = _find_nth_bit(bits[word], np.uint64(left))
-    bits[word] &= ~(one << bit)
-    return int(word << np.uint64(6) | bit)
-
-
-@njit(cache=True, nogil=True)
-def _find_lowest_bit(word: np.uint64) -> np.uint64:
-    """Return the place of the lowest set bit (Leiserson, Prokop & Randall 1998, by a de Bruijn sequence)."""
-    return np.uint64(_LOWEST_BIT[((word & (~word + np.uint64(1))) * _DE_BRUIJN) >> np.uint64(58)])
-
-
-@njit(cache=True, nogil=True)
-def _find_nth_bit(word: np.uint64, n: np.uint64) -> np.uint64:
-    """Return the place of the set bit with n set bits below it (Vigna 2008, Broadword rank/select queries)."""
-    counts = word - ((word >> np.uint64(1)) & np.uint64(0x5555555555555555))
-    counts = (counts & np.uint64(0x3333333333333333)) + ((counts >> np.uint64(2)) & np.uint64(0x3333333333333333))
-    up_to = ((counts + (counts >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)) * _BYTES  # in the bytes up to each
-    byte = (((((n * _BYTES) | _TOP_BITS) - up_to) & _TOP_BITS) >> np.uint64(7)) * _BYTES >> np.uint64(56)
-    shift = np.uint64(8) * byte
-    n -= ((up_to << np.uint64(8)) >> shift) & np.uint64(255)
-    return np.uint64(shift + _NTH_BIT[(word >> shift) & np.uint64(255), n])
 
 
 class RankSwap:
