@@ -187,7 +187,8 @@ class Intrinsic:
             from numba.core.types import Function
             from numba.core.typing.templates import make_intrinsic_template
 
-            self._type = Function(make_intrinsic_template(self, self._define, self._function.__name__))
+            template = make_intrinsic_template(self, self._define, self._function.__name__)  # type: ignore[no-untyped-call]
+            self._type = Function(template)
         return self._type
 
 

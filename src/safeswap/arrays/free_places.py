@@ -85,7 +85,8 @@ def _define_step_down(_context: Any, tree: Any, _node: Any, _left: Any) -> Any:
         left = builder.sub(left, builder.zext(passed, word))
         return context.make_tuple(builder, signature.return_type, (branch, left))
 
-    return types.UniTuple(types.uint64, 2)(tree, types.uint64, types.uint64), generate
+    pair = types.UniTuple(types.uint64, 2)  # type: ignore[no-untyped-call]
+    return pair(tree, types.uint64, types.uint64), generate
 
 
 _descend = Intrinsic(_step_down, _define_step_down)

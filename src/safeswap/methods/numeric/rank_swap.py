@@ -15,13 +15,14 @@ import numpy as np
 from safeswap.arrays import moments
 from safeswap.arrays.compiled import njit, run_all
 from safeswap.arrays.free_places import FreePlaces, find_lowest_bit, is_free, take_nth
-from safeswap.arrays.types import Floats, Rows, UInt32s, Words
+from safeswap.arrays.keyed import KeyedWords
+from safeswap.arrays.types import Floats, Integers, Rows, UInt32s, Words
 from safeswap.engines.memory import exchange
 from safeswap.errors import SpecError
 from safeswap.methods.numeric.spec import KeptMean, MissingStays, RanksNear, RankSwapSpec
 from safeswap.methods.value_change import (
     ValuePlan,
-    record_words,
+    make_draws,
     refuse_constant,
     refuse_extreme,
     refuse_few,
@@ -54,47 +55,67 @@ _SCALES = (1.0, 10.0, 100.0, 1000.0)
 _EXACT = 2.0**52
 _ATTEMPTS = 4
 _MOST_TIED = 1 << 18  # sorted at once: they fit the cache, and their arrays are reused
+_TOGETHER = 512  # records, by vector instructions
 _WORD = 64
+_HALF = np.uint64(32)
 
 
-def rank_values(values: Floats, words: Words) -> tuple[Rows, Words]:
-    """Return rows by ascending value, equal ones by their draws (two words each), and for each a key of its value.
+def rank_values(values: Floats, words: KeyedWords) -> tuple[UInt32s, Words, UInt32s]:
+    """Return rows by ascending value, equal ones by their words; for each a key of its value, and half a word to draw.
 
-    >>> rank_values(np.array([2.0, 1.0, 2.0]), np.array([[5, 0], [9, 0], [3, 0]], np.uint64))[0].tolist()
+    >>> rank_values(np.array([2.0, 1.0, 2.0]), KeyedWords(np.arange(3), bytes(32)))[0].tolist()
     [1, 2, 0]
     """
+    rows, halves, draws = np.empty((3, len(values)), dtype=np.uint32)  # together large enough for huge pages
     if not len(values):
-        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint64)
-    return _sort_keys(_order_keys(values), words)
+        return rows, np.empty(0, dtype=np.uint64), draws
+    keys = _sort_keys(_order_keys(values), words, rows, halves)
+    _gather(halves, rows, draws)
+    return rows, keys, draws
 
 
-def order_records(columns: Sequence[Floats], words: Words) -> Rows:
-    """Return rows by ascending values of the columns, the first before the second; equal ones by their draws.
+def order_records(columns: Sequence[Floats], words: KeyedWords) -> Rows:
+    """Return rows by ascending values of the columns, the first before the second; equal ones by their words.
 
     >>> columns = np.array([2.0, 1.0, 2.0]), np.array([0.5, 0.5, 0.0])
-    >>> order_records(columns, np.zeros((3, 2), np.uint64)).tolist()
+    >>> order_records(columns, KeyedWords(np.arange(3), bytes(32))).tolist()
     [1, 2, 0]
     """
     keys = [_order_keys(values) for values in columns] if len(columns[0]) else []
     bits = [int(each.max()).bit_length() for each in keys]
     if not keys or sum(bits) > _WORD:
-        return np.asarray(np.lexsort((words[:, 1], words[:, 0], *reversed(columns))))
+        first, second = words.whole().T
+        return np.asarray(np.lexsort((second, first, *reversed(columns))))
     together = keys[0]
     for each, width in zip(keys[1:], bits[1:], strict=True):
-        together = together << np.uint64(width) | each
-    return _sort_keys(together, words)[0]
+        together <<= np.uint64(width)
+        together |= each
+    del keys
+    rows = np.empty(len(together), dtype=np.int64)
+    _sort_keys(together, words, rows)
+    return rows
 
 
-def _sort_keys(keys: Words, words: Words, attempts: int = _ATTEMPTS) -> tuple[Rows, Words]:
-    if not attempts:  # equal draws, which no two records have
-        order: Rows = np.lexsort((words[:, 1], words[:, 0], keys))
-        return order, keys[order]
+def _sort_keys(
+    keys: Words, words: KeyedWords, rows: Integers, halves: UInt32s | None = None, attempts: int = _ATTEMPTS
+) -> Words:
+    """Fill in the rows by key and words, and the leading half of each second word, if asked for; return the keys in
+    the order of the rows, in place of those given if these fit.
+    """
+    if not attempts:  # equal words, which no two records have
+        first, second = words.whole().T
+        rows[:] = np.lexsort((second, first, keys))
+        return np.asarray(keys[rows])
     row_bits = (len(keys) - 1).bit_length()
     spare = 64 - row_bits - int(keys.max()).bit_length()  # bits for the draw; negative: the keys are cut
-    packed = np.empty(len(keys), dtype=np.uint64)
-    _pack(keys, words, row_bits, spare, packed)
+    packed = keys if spare >= 0 else np.empty_like(keys)
+    for start, part in words.chunks():
+        end = start + len(part)
+        _pack(keys[start:end], part, (row_bits, spare, start), packed[start:end])
+        if halves is not None:
+            np.right_shift(part[:, 1], _HALF, out=halves[start:end], casting="unsafe")
     packed.sort()  # rows ascend where all above is equal
-    order = (packed & ((np.uint64(1) << np.uint64(row_bits)) - np.uint64(1))).view(np.int64)
+    np.bitwise_and(packed, (np.uint64(1) << np.uint64(row_bits)) - np.uint64(1), out=rows, casting="unsafe")
     start, room = 0, min(_MOST_TIED, len(packed))
     while start < len(packed):
         # Ties are sorted by their number and by what was cut off, which leaves more bits for the draw.
@@ -104,15 +125,19 @@ def _sort_keys(keys: Words, words: Words, attempts: int = _ATTEMPTS) -> tuple[Ro
             room *= 2  # the next tie is longer
             continue
         places, numbers = places[:tied], numbers[:tied]
-        rows = order[places]
+        some, order = rows[places], np.empty(tied, dtype=np.int64)
         if spare < 0:
             numbers <<= np.uint64(-spare)
-            numbers |= keys[rows] & ((np.uint64(1) << np.uint64(-spare)) - np.uint64(1))
-        order[places] = rows[_sort_keys(numbers, words.take(rows, axis=0), attempts - 1)[0]]
-    if 0 <= spare < 64 - row_bits:
+            numbers |= keys[some] & ((np.uint64(1) << np.uint64(-spare)) - np.uint64(1))
+        _sort_keys(numbers, words.take(some), order, attempts=attempts - 1)
+        rows[places] = some[order]
+    if spare < 0:
+        return np.asarray(keys[rows])
+    if row_bits + spare < _WORD:
         packed >>= np.uint64(row_bits + spare)  # in place: at 10⁷ records fresh memory costs more than the shift
-        return order, packed
-    return order, keys[order]
+    else:  # all values are equal
+        packed[:] = 0
+    return packed
 
 
 def _order_keys(values: Floats) -> Words:
@@ -127,25 +152,30 @@ def _order_keys(values: Floats) -> Words:
     return np.asarray(signed.view(np.uint64) - np.uint64(int(signed.min()) % 2**64))
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _scale_values(values: Floats, scale: float, keys: Words) -> bool:
     """Return whether all values are whole multiples of 1 / ``scale``; fill in the multiples, moved above 0."""
-    for i in range(len(values)):
-        multiple = np.rint(values[i] * scale)
-        if multiple / scale != values[i] or abs(multiple) >= _EXACT:
+    for start in range(0, len(values), _TOGETHER):
+        some, out = values[start : start + _TOGETHER], keys[start : start + _TOGETHER]
+        others = 0  # counted, not branched upon: the loop becomes vector instructions
+        for i in range(len(some)):
+            multiple = np.rint(some[i] * scale)
+            others += (multiple / scale != some[i]) | (abs(multiple) >= _EXACT)
+            out[i] = np.int64(multiple) + np.int64(_EXACT)
+        if others:
             return False
-        keys[i] = np.int64(multiple) + np.int64(_EXACT)
     return True
 
 
 @njit(cache=True, nogil=True)
-def _pack(keys: Words, words: Words, row_bits: int, spare: int, packed: Words) -> None:
+def _pack(keys: Words, words: Words, layout: tuple[int, int, int], packed: Words) -> None:
+    row_bits, spare, start = layout
     for i in range(len(keys)):
         if spare > 0:
             top = keys[i] << np.uint64(spare) | words[i, 0] >> np.uint64(64 - spare)
         else:
             top = keys[i] >> np.uint64(-spare)
-        packed[i] = top << np.uint64(row_bits) | np.uint64(i)
+        packed[i] = top << np.uint64(row_bits) | np.uint64(start + i)
 
 
 @njit(cache=True, nogil=True)
@@ -156,55 +186,64 @@ def _list_tied(packed: Words, row_bits: int, start: int, places: Rows, numbers: 
     """
     shift, found, tie = np.uint64(row_bits), 0, np.uint64(0)
     while start < len(packed):
-        end = start + 1
-        while end < len(packed) and packed[end] >> shift == packed[start] >> shift:
-            end += 1
-        if end - start > 1:
-            if found + end - start > len(places):
-                break
-            for place in range(start, end):
-                places[found], numbers[found] = place, tie
-                found += 1
-            tie += np.uint64(1)
-        start = end
+        stop = min(start + _TOGETHER, len(packed) - 1)
+        some, following = packed[start:stop], packed[start + 1 : stop + 1]
+        equal = 0
+        for i in range(len(some)):
+            equal += some[i] >> shift == following[i] >> shift
+        if not equal:
+            start = stop if stop + 1 < len(packed) else len(packed)
+        while equal and start < stop:
+            end = start + 1
+            while end < len(packed) and packed[end] >> shift == packed[start] >> shift:
+                end += 1
+            if end - start > 1:
+                if found + end - start > len(places):
+                    return found, start
+                for place in range(start, end):
+                    places[found], numbers[found] = place, tie
+                    found += 1
+                tie += np.uint64(1)
+            start = end
     return found, start
 
 
 # Pairing goes from the lowest value upwards; the partner is drawn from the free records above (Moore 1996).
 
-_HALF = np.uint64(32)
 
-
-def pairs_within(keys: Words, rows: Rows, words: Words, window: int) -> Rows:
+def pairs_within(keys: Words, rows: UInt32s, draws: UInt32s, window: int) -> Rows:
     """Draw disjoint pairs of rows at most ``window`` positions apart whose values differ.
 
-    ``rows`` are in the order of their values, ``keys`` equal where these are, ``words`` the draws of all rows, of which
-    the second is used. The lowest row without a partner takes, with equal probability, one of the free rows above it
-    within the window that have another value; if there is none it keeps its value.
+    ``rows`` are in the order of their values, ``keys`` equal where these are. The lowest row without a partner takes,
+    with equal probability, one of the free rows above it within the window that have another value; if there is none it
+    keeps its value.
 
-    >>> words = np.zeros((4, 2), np.uint64)
-    >>> pairs_within(np.array([1, 2, 3, 4], np.uint64), np.array([3, 2, 1, 0]), words, 1).tolist()
+    >>> draws = np.zeros(4, np.uint32)
+    >>> pairs_within(np.array([1, 2, 3, 4], np.uint64), np.array([3, 2, 1, 0], np.uint32), draws, 1).tolist()
     [[3, 2], [1, 0]]
     """
-    halves, draws = np.empty(len(words), dtype=np.uint32), np.empty(len(keys), dtype=np.uint32)
-    # The half words together first: loads are then from a quarter of the memory.
-    np.right_shift(words[:, 1], _HALF, out=halves, casting="unsafe")
-    halves.take(rows, out=draws, mode="clip")
     pairs = np.empty((len(keys) // 2, 2), dtype=np.int64)
-    pairs = pairs[: _pair_within(keys, draws, window, FreePlaces.all_of(len(keys)), pairs)]
-    _look_up(rows, pairs)
-    return pairs
+    places = pairs.reshape(-1).view(np.uint32)[: pairs.size].reshape(-1, 2)  # in the first half of the pairs' memory
+    made = _pair_within(keys, draws, window, FreePlaces.all_of(len(keys)), places)
+    _look_up(rows, places[:made], pairs)
+    return pairs[:made]
 
 
 @njit(cache=True, nogil=True)
-def _look_up(rows: Rows, pairs: Rows) -> None:
+def _gather(values: UInt32s, rows: UInt32s, gathered: UInt32s) -> None:
+    for i in range(len(rows)):
+        gathered[i] = values[rows[i]]
+
+
+@njit(cache=True, nogil=True)
+def _look_up(rows: UInt32s, places: UInt32s, pairs: Rows) -> None:
     """Turn positions into rows. One load waits for another only while pairing, which so takes half the time."""
-    for i in range(len(pairs)):
-        pairs[i, 0], pairs[i, 1] = rows[pairs[i, 0]], rows[pairs[i, 1]]
+    for i in range(len(places) - 1, -1, -1):  # from the last: a pair takes more room than its places
+        pairs[i, 0], pairs[i, 1] = rows[places[i, 0]], rows[places[i, 1]]
 
 
 @njit(cache=True, nogil=True)
-def _pair_within(keys: Words, draws: UInt32s, window: int, line: FreePlaces, pairs: Rows) -> int:
+def _pair_within(keys: Words, draws: UInt32s, window: int, line: FreePlaces, pairs: UInt32s) -> int:
     """Fill in the pairs, as positions; return their number."""
     number = len(keys)
     made = 0
@@ -253,26 +292,27 @@ class RankSwap:
         """Return the width of the window and the maximum number of pairs."""
         return self._plan(_ordered_columns(data, spec), spec)
 
-    def _plan(self, columns: dict[str, Floats], spec: RankSwapSpec) -> ValuePlan:
-        pairs = sum(_Ends.of(values, spec).between // 2 for values in columns.values()) if spec.window else 0
-        widths = {spec.ranks(int(np.count_nonzero(~np.isnan(values)))) for values in columns.values()}
+    def _plan(self, columns: dict[str, _Column], spec: RankSwapSpec) -> ValuePlan:
+        pairs = sum(column.between // 2 for column in columns.values()) if spec.window else 0
+        widths = {spec.ranks(column.known) for column in columns.values()}
         width = f"{min(widths):,}" if len(widths) == 1 else f"{min(widths):,} to {max(widths):,}"
         text = (
             f"up to {plural(pairs, 'pair exchanges', 'pairs exchange')} values of {', '.join(spec.attributes)} "
             f"over at most {width} ranks"
         )
-        return ValuePlan.of(spec, len(next(iter(columns.values()))), pairs, text)
+        return ValuePlan.of(spec, len(next(iter(columns.values())).values), pairs, text)
 
     def apply(self, data: Microdata, spec: RankSwapSpec, *, key: Key, replicate: int = 0) -> Masked:
         """Order, pair and exchange; then set the groups at the ends to their means, if requested."""
         columns = _ordered_columns(data, spec)
         plan = self._plan(columns, spec)
-        orders: dict[str, Rows] = {}
+        orders: dict[str, UInt32s] = {}
         exchanged: dict[str, Rows] = {}
 
+        words = make_draws(data, key, self.name, replicate=replicate).lazy_words(data, spec.attributes)
+
         def draw(name: str) -> None:
-            words = record_words(data, key, self.name, name, replicate=replicate)
-            orders[name], exchanged[name] = _draw_pairs(columns[name], words, spec)
+            orders[name], exchanged[name] = _draw_pairs(columns[name], words[name], spec)
 
         run_all(draw, spec.attributes)
         masked = data
@@ -297,31 +337,36 @@ class RankSwap:
         untouched = tuple(name for name in data.attributes if name not in spec.attributes)
         promises: list[Invariant] = [SameRows(), UntouchedColumns(untouched), DisjointPairs(), ReplaysFromAudit()]
         promises += [MissingStays(spec.attributes), PairsDiffer(spec.attributes, "any")]
-        for name, values in columns.items():
-            promises.append(RanksNear(name, spec.ranks(int(np.count_nonzero(~np.isnan(values))))))
+        for name, column in columns.items():
+            promises.append(RanksNear(name, spec.ranks(column.known)))
             if spec.top or spec.bottom:
-                promises.append(KeptMean(name, rounding_step(values, None)))
+                promises.append(KeptMean(name, rounding_step(column.values, None)))
             else:
                 promises.append(KeptMargin((name,)))
         return tuple(promises if spec.top or spec.bottom else [*promises, ChangedRecords()])
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Ends:
-    """The number of known values at each end, and between."""
+class _Column:
+    """An attribute as numbers in their order, and the number of known values: at each end, and between."""
 
+    values: Floats
     bottom: int
     top: int
     between: int
 
     @classmethod
-    def of(cls, values: Floats, spec: RankSwapSpec) -> _Ends:
-        known = int(np.count_nonzero(~np.isnan(values)))
+    def of(cls, values: Floats, spec: RankSwapSpec) -> _Column:
+        known = len(values) - int(np.count_nonzero(np.isnan(values)))
         bottom, top = (int(round(share * known, 6)) for share in (spec.bottom, spec.top))
-        return cls(bottom=bottom, top=top, between=known - bottom - top)
+        return cls(values=values, bottom=bottom, top=top, between=known - bottom - top)
+
+    @property
+    def known(self) -> int:
+        return self.bottom + self.between + self.top
 
 
-def _ordered_columns(data: Microdata, spec: RankSwapSpec) -> dict[str, Floats]:
+def _ordered_columns(data: Microdata, spec: RankSwapSpec) -> dict[str, _Column]:
     """Return the attributes as numbers in their order; refuse attributes without an order or variation."""
     columns = {}
     for name in spec.attributes:
@@ -339,44 +384,41 @@ def _ordered_columns(data: Microdata, spec: RankSwapSpec) -> dict[str, Floats]:
                 hint="omit top and bottom, or name numeric attributes only",
                 attribute=name,
             )
-        columns[name] = ordered_numbers(data, name)
-        refuse_constant(name, columns[name])
+        column = columns[name] = _Column.of(ordered_numbers(data, name), spec)
+        refuse_constant(name, column.values)
         if spec.top or spec.bottom:
-            refuse_extreme(name, columns[name])
-        ends = _Ends.of(columns[name], spec)
-        refuse_few(name, ends.top, "top")
-        refuse_few(name, ends.bottom, "bottom")
+            refuse_extreme(name, column.values)
+        refuse_few(name, column.top, "top")
+        refuse_few(name, column.bottom, "bottom")
     return columns
 
 
-def _draw_pairs(values: Floats, words: Words, spec: RankSwapSpec) -> tuple[Rows, Rows]:
+def _draw_pairs(column: _Column, words: KeyedWords, spec: RankSwapSpec) -> tuple[UInt32s, Rows]:
     """Return the known rows in the order of their values, and the pairs of rows that exchange them."""
-    missing = np.isnan(values)
-    if missing.any():
-        known = np.flatnonzero(~missing)
-        order, keys = rank_values(values[known], words.take(known, axis=0))
-        order = known[order]
+    values = column.values
+    if column.known < len(values):
+        known = np.flatnonzero(~np.isnan(values))
+        order, keys, draws = rank_values(values[known], words.take(known))
+        order = known.astype(np.uint32)[order]
     else:
-        order, keys = rank_values(values, words)
-    ends = _Ends.of(values, spec)
-    between = slice(ends.bottom, ends.bottom + ends.between)
-    return order, pairs_within(keys[between], order[between], words, spec.ranks(len(order)))
+        order, keys, draws = rank_values(values, words)
+    between = slice(column.bottom, column.bottom + column.between)
+    return order, pairs_within(keys[between], order[between], draws[between], spec.ranks(len(order)))
 
 
 def _average_ends(
-    data: Microdata, columns: dict[str, Floats], orders: dict[str, Rows], spec: RankSwapSpec
+    data: Microdata, columns: dict[str, _Column], orders: dict[str, UInt32s], spec: RankSwapSpec
 ) -> tuple[Microdata, tuple[Replacement, ...]]:
     replacements = []
-    for name, before in columns.items():
-        ends = _Ends.of(before, spec)
-        if not (ends.top or ends.bottom):
+    for name, column in columns.items():
+        if not (column.top or column.bottom):
             continue
         now = ordered_numbers(data, name)
         values = now.copy()
         written = np.zeros(len(values), dtype=np.bool_)
-        for rows in (orders[name][: ends.bottom], orders[name][ends.bottom + ends.between :]):
+        for rows in (orders[name][: column.bottom], orders[name][column.bottom + column.between :]):
             if len(rows):
-                values[rows] = moments.mean(before[rows])
+                values[rows] = moments.mean(column.values[rows])
                 written[rows] = True
         change = changed_numbers(data, name, values, now, written=written)
         if change.replacement is not None:
