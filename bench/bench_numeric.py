@@ -103,12 +103,12 @@ def floors(data: Microdata) -> dict[str, Callable[[], object]]:
     words = keyed.record_words(numbers, bytes(32))
     values = data.table["turnover"].to_numpy()
     lazy = keyed.KeyedWords(numbers, bytes(32))
-    order, keys, draws = rank_swap.rank_values(values, lazy)
+    order, keys, draws = rank_swap.rank_values(values.copy(), lazy)
     return {
         "cipher, one column": lambda: keyed.record_words(numbers, bytes(32)),
         "inverse normal, one column": lambda: keyed.normals(words[:, 0]),
         "NumPy's normal draws, one column": lambda: np.random.default_rng(1).standard_normal(len(data)),
-        "rank order, one column": lambda: rank_swap.rank_values(values, lazy),
+        "rank order, one column": lambda: rank_swap.rank_values(values.copy(), lazy),
         "pairs within the window, one column": lambda: rank_swap.pairs_within(keys, order, draws, len(data) // 20),
     }
 

@@ -1,8 +1,8 @@
 """Take the n-th free place of a line, in logarithmic time.
 
 Free places are bits of words. Which word holds the n-th is found by a tree whose nodes hold the number of free places
-before each of 32 branches: few levels, and all branches of a node are compared by a few vector instructions. Numba's
-loops are not turned into these, so they are stated.
+before each of 32 branches: few levels, and all branches of a node are compared by a few vector instructions. Neither
+these nor the instructions that find a bit are made of Numba's loops, so they are stated.
 """
 
 from __future__ import annotations
@@ -17,10 +17,8 @@ from safeswap.arrays.types import Int32s, Words
 _BRANCHES = 32
 _BYTES = np.uint64(0x0101010101010101)
 _TOP_BITS = np.uint64(0x8080808080808080)
-_DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
-_LOWEST_BIT = np.zeros(64, dtype=np.uint64)
-_LOWEST_BIT[[((0x03F79D71B4CB0A89 << place) % 2**64) >> 58 for place in range(64)]] = np.arange(64)
 _NTH_BIT = np.array([([j for j in range(8) if byte >> j & 1] + [0] * 8)[:8] for byte in range(256)], dtype=np.uint64)
+_SLOW_DEPOSIT = ("bdver4", "znver1", "znver2")  # processors that deposit one bit after the other
 
 
 class FreePlaces(NamedTuple):
@@ -92,6 +90,70 @@ def _define_step_down(_context: Any, tree: Any, _node: Any, _left: Any) -> Any:
 _descend = Intrinsic(_step_down, _define_step_down)
 
 
+def _nth_bit(word: int, n: int) -> int:
+    """Return the place of the set bit with n set bits below it.
+
+    >>> _nth_bit(0b10110, 2)
+    4
+    """
+    for _ in range(n):
+        word = int(word) & int(word) - 1
+    return _lowest_bit(word)
+
+
+def _define_nth_bit(_context: Any, _word: Any, _n: Any) -> Any:
+    """Define it for compiled code: deposit a single bit in the places of those that are set, where that is quick."""
+    from llvmlite import binding, ir
+    from numba.core import config, types
+    from numba.core.codegen import get_host_cpu_features
+
+    features = get_host_cpu_features() if config.CPU_FEATURES is None else config.CPU_FEATURES  # type: ignore[attr-defined,no-untyped-call]
+    is_quick = "+bmi2" in features.split(",") and binding.get_host_cpu_name() not in _SLOW_DEPOSIT
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        if not is_quick:
+            return context.compile_internal(builder, _nth_bit_in_bytes, signature, arguments)
+        word = ir.IntType(64)
+        deposit = builder.module.declare_intrinsic("llvm.x86.bmi.pdep.64", (), ir.FunctionType(word, [word, word]))
+        return builder.cttz(builder.call(deposit, [builder.shl(word(1), arguments[1]), arguments[0]]), ir.IntType(1)(1))
+
+    return types.uint64(types.uint64, types.uint64), generate
+
+
+def _nth_bit_in_bytes(word: np.uint64, n: np.uint64) -> np.uint64:
+    """Do the same on any processor (Vigna 2008, Broadword rank/select queries)."""
+    counts = word - ((word >> np.uint64(1)) & np.uint64(0x5555555555555555))
+    counts = (counts & np.uint64(0x3333333333333333)) + ((counts >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    up_to = ((counts + (counts >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)) * _BYTES  # in the bytes up to each
+    byte = (((((n * _BYTES) | _TOP_BITS) - up_to) & _TOP_BITS) >> np.uint64(7)) * _BYTES >> np.uint64(56)
+    shift = np.uint64(8) * byte
+    n -= ((up_to << np.uint64(8)) >> shift) & np.uint64(255)
+    return np.uint64(shift + _NTH_BIT[(word >> shift) & np.uint64(255), n])
+
+
+def _lowest_bit(word: int) -> int:
+    """Return the place of the lowest set bit.
+
+    >>> _lowest_bit(0b10110)
+    1
+    """
+    return (int(word) & -int(word)).bit_length() - 1
+
+
+def _define_lowest_bit(_context: Any, _word: Any) -> Any:
+    from llvmlite import ir
+    from numba.core import types
+
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.IntType(1)(1))
+
+    return types.uint64(types.uint64), generate
+
+
+_find_nth_bit = Intrinsic(_nth_bit, _define_nth_bit)
+find_lowest_bit = Intrinsic(_lowest_bit, _define_lowest_bit)
+
+
 @njit(cache=True, nogil=True)
 def take_nth(free: FreePlaces, n: int) -> int:
     """Take the free place with n free places before it, and return it."""
@@ -109,21 +171,3 @@ def take_nth(free: FreePlaces, n: int) -> int:
 def is_free(free: FreePlaces, place: int) -> int:
     """Return 1 for a free place, 0 for one that has been taken."""
     return int((free.bits[place >> 6] >> np.uint64(place & 63)) & np.uint64(1))
-
-
-@njit(cache=True, nogil=True)
-def find_lowest_bit(word: np.uint64) -> np.uint64:
-    """Return the place of the lowest set bit (Leiserson, Prokop & Randall 1998, by a de Bruijn sequence)."""
-    return np.uint64(_LOWEST_BIT[((word & (~word + np.uint64(1))) * _DE_BRUIJN) >> np.uint64(58)])
-
-
-@njit(cache=True, nogil=True)
-def _find_nth_bit(word: np.uint64, n: np.uint64) -> np.uint64:
-    """Return the place of the set bit with n set bits below it (Vigna 2008, Broadword rank/select queries)."""
-    counts = word - ((word >> np.uint64(1)) & np.uint64(0x5555555555555555))
-    counts = (counts & np.uint64(0x3333333333333333)) + ((counts >> np.uint64(2)) & np.uint64(0x3333333333333333))
-    up_to = ((counts + (counts >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)) * _BYTES  # in the bytes up to each
-    byte = (((((n * _BYTES) | _TOP_BITS) - up_to) & _TOP_BITS) >> np.uint64(7)) * _BYTES >> np.uint64(56)
-    shift = np.uint64(8) * byte
-    n -= ((up_to << np.uint64(8)) >> shift) & np.uint64(255)
-    return np.uint64(shift + _NTH_BIT[(word >> shift) & np.uint64(255), n])

@@ -33,7 +33,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from safeswap.arrays.compiled import inner, is_worth_compiling, njit
-from safeswap.arrays.types import Floats, Identity, Rows, Words
+from safeswap.arrays.types import Floats, Identity, Integers, Words
 
 ALGORITHM = "safeswap-draw-1"
 """The version of the rules in this module; any change to them is a new version."""
@@ -457,7 +457,7 @@ class KeyedWords:
         """Yield some at a time, with the first row, in a buffer that the next ones reuse."""
         return word_chunks(self.identity, self.key)
 
-    def take(self, rows: Rows) -> KeyedWords:
+    def take(self, rows: Integers) -> KeyedWords:
         """Return those of some records."""
         return KeyedWords(self.identity[rows], self.key)
 

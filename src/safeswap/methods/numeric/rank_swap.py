@@ -58,10 +58,13 @@ _MOST_TIED = 1 << 18  # sorted at once: they fit the cache, and their arrays are
 _TOGETHER = 512  # records, by vector instructions
 _WORD = 64
 _HALF = np.uint64(32)
+_NOT_ASKED = np.empty(0, dtype=np.uint32)
 
 
 def rank_values(values: Floats, words: KeyedWords) -> tuple[UInt32s, Words, UInt32s]:
     """Return rows by ascending value, equal ones by their words; for each a key of its value, and half a word to draw.
+
+    The values are overwritten: at 10⁶ records a tenth of the time goes by until fresh memory is there.
 
     >>> rank_values(np.array([2.0, 1.0, 2.0]), KeyedWords(np.arange(3), bytes(32)))[0].tolist()
     [1, 2, 0]
@@ -81,7 +84,7 @@ def order_records(columns: Sequence[Floats], words: KeyedWords) -> Rows:
     >>> order_records(columns, KeyedWords(np.arange(3), bytes(32))).tolist()
     [1, 2, 0]
     """
-    keys = [_order_keys(values) for values in columns] if len(columns[0]) else []
+    keys = [_order_keys(values.copy()) for values in columns] if len(columns[0]) else []
     bits = [int(each.max()).bit_length() for each in keys]
     if not keys or sum(bits) > _WORD:
         first, second = words.whole().T
@@ -97,10 +100,11 @@ def order_records(columns: Sequence[Floats], words: KeyedWords) -> Rows:
 
 
 def _sort_keys(
-    keys: Words, words: KeyedWords, rows: Integers, halves: UInt32s | None = None, attempts: int = _ATTEMPTS
+    keys: Words, words: KeyedWords, rows: Integers, halves: UInt32s = _NOT_ASKED, attempts: int = _ATTEMPTS
 ) -> Words:
-    """Fill in the rows by key and words, and the leading half of each second word, if asked for; return the keys in
-    the order of the rows, in place of those given if these fit.
+    """Fill in the rows by key and words, and half of each second word, if asked for; return the keys in that order.
+
+    The keys given are overwritten where they and the rows fit a word together.
     """
     if not attempts:  # equal words, which no two records have
         first, second = words.whole().T
@@ -111,11 +115,9 @@ def _sort_keys(
     packed = keys if spare >= 0 else np.empty_like(keys)
     for start, part in words.chunks():
         end = start + len(part)
-        _pack(keys[start:end], part, (row_bits, spare, start), packed[start:end])
-        if halves is not None:
-            np.right_shift(part[:, 1], _HALF, out=halves[start:end], casting="unsafe")
+        _pack(keys[start:end], part, (row_bits, start, spare), packed[start:end], halves[start:end])
     packed.sort()  # rows ascend where all above is equal
-    np.bitwise_and(packed, (np.uint64(1) << np.uint64(row_bits)) - np.uint64(1), out=rows, casting="unsafe")
+    _unpack_rows(packed, row_bits, rows)
     start, room = 0, min(_MOST_TIED, len(packed))
     while start < len(packed):
         # Ties are sorted by their number and by what was cut off, which leaves more bits for the draw.
@@ -141,41 +143,66 @@ def _sort_keys(
 
 
 def _order_keys(values: Floats) -> Words:
-    """Return whole numbers in the order of the values, from 0: the values in their last decimal, else their bits."""
-    keys = np.empty(len(values), dtype=np.uint64)
+    """Return whole numbers in the order of the values, from 0: the values in their last decimal, else their bits.
+
+    The values are overwritten.
+    """
     for scale in _SCALES:
-        if _scale_values(values, scale, keys):
+        if _are_whole(values, scale):
+            _scale(values, scale)
+            keys: Words = values.view(np.uint64)
             keys -= keys.min()
-            return np.asarray(keys)
-    bits = (values + 0.0).view(np.int64)  # −0.0 becomes 0.0
+            return keys
+    values += 0.0  # −0.0 becomes 0.0
+    bits = values.view(np.int64)
     signed = np.where(bits < 0, bits ^ np.int64(2**63 - 1), bits)
     return np.asarray(signed.view(np.uint64) - np.uint64(int(signed.min()) % 2**64))
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _scale_values(values: Floats, scale: float, keys: Words) -> bool:
-    """Return whether all values are whole multiples of 1 / ``scale``; fill in the multiples, moved above 0."""
+def _are_whole(values: Floats, scale: float) -> bool:
+    """Return whether all values are whole multiples of 1 / ``scale``, and not too large."""
     for start in range(0, len(values), _TOGETHER):
-        some, out = values[start : start + _TOGETHER], keys[start : start + _TOGETHER]
+        some = values[start : start + _TOGETHER]
         others = 0  # counted, not branched upon: the loop becomes vector instructions
         for i in range(len(some)):
             multiple = np.rint(some[i] * scale)
             others += (multiple / scale != some[i]) | (abs(multiple) >= _EXACT)
-            out[i] = np.int64(multiple) + np.int64(_EXACT)
         if others:
             return False
     return True
 
 
 @njit(cache=True, nogil=True)
-def _pack(keys: Words, words: Words, layout: tuple[int, int, int], packed: Words) -> None:
-    row_bits, spare, start = layout
-    for i in range(len(keys)):
-        if spare > 0:
-            top = keys[i] << np.uint64(spare) | words[i, 0] >> np.uint64(64 - spare)
-        else:
-            top = keys[i] >> np.uint64(-spare)
-        packed[i] = top << np.uint64(row_bits) | np.uint64(start + i)
+def _scale(values: Floats, scale: float) -> None:
+    """Put the multiples of 1 / ``scale``, moved above 0, in the place of the values."""
+    multiples = values.view(np.int64)
+    for i in range(len(values)):
+        multiples[i] = np.int64(np.rint(values[i] * scale)) + np.int64(_EXACT)
+
+
+@njit(cache=True, nogil=True)
+def _pack(keys: Words, words: Words, layout: tuple[int, int, int], packed: Words, halves: UInt32s) -> None:
+    """Put the key, the leading bits of the first word and the row into a word; set half the second word apart."""
+    row_bits, row, spare = np.uint64(layout[0]), np.uint64(layout[1]), layout[2]
+    first, second = words[:, 0], words[:, 1]
+    if spare > 0:
+        up, down = np.uint64(spare), np.uint64(64 - spare)
+        for i in range(len(keys)):
+            packed[i] = (keys[i] << up | first[i] >> down) << row_bits | (row + np.uint64(i))
+    else:
+        down = np.uint64(-spare)
+        for i in range(len(keys)):
+            packed[i] = keys[i] >> down << row_bits | (row + np.uint64(i))
+    for i in range(len(halves)):
+        halves[i] = second[i] >> _HALF
+
+
+@njit(cache=True, nogil=True)
+def _unpack_rows(packed: Words, row_bits: int, rows: Integers) -> None:
+    mask = (np.uint64(1) << np.uint64(row_bits)) - np.uint64(1)
+    for i in range(len(packed)):
+        rows[i] = packed[i] & mask
 
 
 @njit(cache=True, nogil=True)
@@ -394,14 +421,18 @@ def _ordered_columns(data: Microdata, spec: RankSwapSpec) -> dict[str, _Column]:
 
 
 def _draw_pairs(column: _Column, words: KeyedWords, spec: RankSwapSpec) -> tuple[UInt32s, Rows]:
-    """Return the known rows in the order of their values, and the pairs of rows that exchange them."""
+    """Return the known rows in the order of their values, and the pairs of rows that exchange them.
+
+    The values are overwritten unless means of them are taken.
+    """
     values = column.values
     if column.known < len(values):
         known = np.flatnonzero(~np.isnan(values))
         order, keys, draws = rank_values(values[known], words.take(known))
         order = known.astype(np.uint32)[order]
     else:
-        order, keys, draws = rank_values(values, words)
+        is_needed = column.bottom or column.top
+        order, keys, draws = rank_values(values.copy() if is_needed else values, words)
     between = slice(column.bottom, column.bottom + column.between)
     return order, pairs_within(keys[between], order[between], draws[between], spec.ranks(len(order)))
 
