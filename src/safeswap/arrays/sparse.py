@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from safeswap.arrays.compiled import inner, is_worth_compiling, njit, run_all, split_runs
+from safeswap.arrays.compiled import inner, is_worth_compiling, njit, run_all, run_pieces, split_runs
 from safeswap.arrays.types import Codes, Floats, Int32s, Int64s, UInt64s
 
 MULTIPLIER = 0xD6E8FEB86659FD93  # odd, hence invertible, with well-mixed bits
@@ -441,7 +441,7 @@ def flag_repeated(codes: UInt64s) -> npt.NDArray[np.bool_]:
     shift, seen = np.uint64(64 - bits), np.zeros(1 << bits, np.uint8)
     flags = np.empty(codes.size, np.bool_)
     count_to_two(codes, shift, seen)
-    run_all(lambda run: look_for_two(codes[slice(*run)], shift, seen, flags[slice(*run)]), split_runs(codes.size))
+    run_pieces(lambda run: look_for_two(codes[slice(*run)], shift, seen, flags[slice(*run)]), codes.size)
     return flags
 
 
@@ -606,7 +606,7 @@ class _Partitions:
     def restore_order(self, at_place: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return each record's value, in file order; overwrites ``places``."""
         # Looked up in partition order, where the values of a partition are close together, then moved to file order.
-        run_all(lambda run: look_up(self.places[slice(*run)], at_place), self.runs)
+        run_pieces(lambda run: look_up(self.places[slice(*run)], at_place), self.codes.size)
         out, moving = np.empty(self.codes.size, at_place.dtype), self.cursors.copy()
 
         def bring(r: int) -> None:
