@@ -139,6 +139,21 @@ def mix_runs(words, ends, texts):  # type: ignore[no-untyped-def]
         words[i, 1] ^= texts[run, 1]
 
 
+@njit(cache=True, nogil=True)
+def name_cells(packed, kinds, entries):  # type: ignore[no-untyped-def]
+    """Write entries of cells named by two numbers, the second one below 2⁶²; the first word is a hash of both.
+
+    Either step of the hash can be undone, so unequal names have unequal words.
+    """
+    for i in range(kinds.size):
+        mixed = packed[1, i] * np.uint64(0x9E3779B97F4A7C15)
+        mixed = packed[0, i] ^ mixed ^ (mixed >> np.uint64(32))
+        mixed = (mixed ^ (mixed >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
+        mixed = (mixed ^ (mixed >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
+        entries[i, 0] = mixed ^ (mixed >> np.uint64(33))
+        entries[i, 1] = (packed[1, i] << np.uint64(2)) | np.uint64(kinds[i])
+
+
 def column_keys(key: bytes, columns: int) -> list[bytes]:
     """Derive a key for each column."""
     return [keyed.derive(key, "column", number) for number in range(columns)]
@@ -255,8 +270,14 @@ def count_entries(entries: Words) -> Counts:
     >>> count_entries(make_entries(before, np.array([True, False, False]), after)).tolist()
     [[1, 2, 1, 1], [2, 1, 1, 1]]
     """
-    found = _Kinds()
-    found.add(_Table(1).recount([entries]).counts)
+    return count_parts([entries])
+
+
+def count_parts(parts: Iterable[Words]) -> Counts:
+    """Return what :func:`count_entries` does, for parts that have no cell in common, each used up before the next."""
+    found, table = _Kinds(), _Table(1)
+    for entries in parts:
+        found.add(table.recount([entries]).counts)
     return found.merge()
 
 
@@ -294,7 +315,7 @@ class SpilledCells:
 
     def tally(self, *, limit: int) -> TalliedCells:
         """Return the cells of all batches by their counts."""
-        return tally_kinds([tuple(kind) for kind in self.kinds().tolist()], limit=limit)
+        return tally_kinds(self.kinds().tolist(), limit=limit)
 
     def kinds(self) -> Counts:
         """Return rows of counts before and after, records that stayed in such cells, and the number of such cells."""
@@ -316,7 +337,7 @@ class SpilledCells:
         if not len(self._parted):
             self._parted = np.empty_like(self._held)
         self._spilt.append(spread(self._held[: self._number], self._shift, self._parted))
-        with _translate_write_errors(), open(self._path, "ab", opener=_open_private) as file:
+        with translate_write_errors(), open(self._path, "ab", opener=open_private) as file:
             file.write(self._parted[: self._number].data)
         self._number = 0
 
@@ -469,12 +490,14 @@ def _read(file: FileIO, start: int, number: int) -> Words:
     return entries
 
 
-def _open_private(path: str, flags: int) -> int:
+def open_private(path: str, flags: int) -> int:
+    """Open a file that its owner alone may read."""
     return os.open(path, flags, 0o600)
 
 
 @contextmanager
-def _translate_write_errors() -> Iterator[None]:
+def translate_write_errors() -> Iterator[None]:
+    """Report a disk that is full or fails while data are spilled to it."""
     try:
         yield
     except OSError as error:

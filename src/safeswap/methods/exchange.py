@@ -27,7 +27,7 @@ from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind, Schema, refuse_date
 from safeswap.model.spec import MaskSpec, Plan
-from safeswap.model.text import plural
+from safeswap.model.text import plural, quote_name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +126,7 @@ def refuse_missing(counts: Mapping[str, int], *, code: str, hint: str) -> None:
     """Refuse attributes with missing values, of which ``counts`` gives the numbers."""
     some = {name: count for name, count in counts.items() if count}
     if some:
-        listed = ", ".join(f"{name} ({plural(count, 'record')})" for name, count in some.items())
+        listed = ", ".join(f"{quote_name(name)} ({plural(count, 'record')})" for name, count in some.items())
         raise InputError(f"there are missing values in {listed}", code=code, hint=hint, records=some)
 
 
