@@ -18,7 +18,7 @@ from safeswap.arrays import (
     order,
 )
 from safeswap.arrays.cells import CellSet
-from safeswap.arrays.compiled import run_all, split_runs
+from safeswap.arrays.compiled import run_all, run_pieces, split_runs
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Codes, Counts, Flags, Identity, Int64s, Integers, Rows, UInt32s, Words
 from safeswap.engines.base import (
@@ -314,13 +314,12 @@ def exchange(data: Microdata, attributes: Names, pairs: Rows, *, directed: bool 
 def _take_rows(columns: Sequence[npt.NDArray[Any]], rows: Rows) -> list[npt.NDArray[Any]]:
     """Return some rows of the columns."""
     taken = [np.empty(len(rows), dtype=column.dtype) for column in columns]
-    runs = split_runs(len(rows), _PASSES_OF_TAKING * len(columns))
 
     def take(run: tuple[int, int]) -> None:
         for column, some in zip(columns, taken, strict=True):
             some[slice(*run)] = column[rows[slice(*run)]]
 
-    run_all(take, runs)
+    run_pieces(take, len(rows), _PASSES_OF_TAKING * len(columns))
     return taken
 
 
