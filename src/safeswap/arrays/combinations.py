@@ -99,7 +99,8 @@ def group_records(
         each.astype(column.dtype) if table is None else table[each]
         for each, table, column in zip(codes, tables, columns, strict=True)
     ]
-    values, place = sparse.merge(cells.pack(ranked, cardinalities)[0])
+    merged, possible = cells.pack(ranked, cardinalities)
+    values, place = sparse.merge(merged)
     chosen = np.empty(values.size, np.int64)
     chosen[place] = np.arange(place.size)
     first, numbers = groups.first[chosen], groups.sizes[chosen]
@@ -107,8 +108,10 @@ def group_records(
         np.minimum.at(first, place, groups.first)
         numbers = sparse.add_up(place, groups.sizes, values.size)
     of_record = groups.spread(place.astype(np.uint32))
+    is_plain = possible == prod(map(int, cardinalities))
+    found = _unpack(values, cardinalities) if is_plain else [column[chosen] for column in ranked]
     return Classes(
-        columns=tuple(np.ascontiguousarray(column[chosen]) for column in ranked),
+        columns=tuple(each.astype(column.dtype) for each, column in zip(found, ranked, strict=True)),
         cardinalities=tuple(cardinalities),
         blanks=tuple(blanks),
         sizes=numbers if weights is None else np.bincount(of_record, weights, values.size),

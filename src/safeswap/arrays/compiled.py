@@ -166,6 +166,32 @@ class Kernel:
         return self._dispatcher
 
 
+class Intrinsic:
+    """A function that kernels call as instructions which Numba does not make of the code that it is written in.
+
+    ``define`` tells Numba the type and the instructions, as ``numba.extending.intrinsic`` expects it; it is called when
+    such a kernel is compiled.
+    """
+
+    def __init__(self, function: Callable[..., Any], define: Callable[..., Any]) -> None:
+        self._function, self._define = function, define
+        self._type: Any = None
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Run as the Python that it is written in."""
+        return self._function(*arguments)
+
+    @property
+    def _numba_type_(self) -> Any:
+        if self._type is None:
+            from numba.core.types import Function
+            from numba.core.typing.templates import make_intrinsic_template
+
+            template = make_intrinsic_template(self, self._define, self._function.__name__)  # type: ignore[no-untyped-call]
+            self._type = Function(template)
+        return self._type
+
+
 def _compile(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     import numba
 

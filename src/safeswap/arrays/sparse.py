@@ -24,9 +24,10 @@ _FACTOR = np.uint64(MULTIPLIER)
 _ONE = np.uint64(1)
 _SORTING = 8  # passes that cost as much as sorting in NumPy
 _LARGEST_FIRST_TABLE = 1 << 14  # tables start small and grow: one cell may hold most records
-_FEW = 1 << 16  # codes whose numbers have two bytes
+_FEW, _MORE = 1 << 16, 1 << 20  # codes whose numbers have two bytes, and most codes of one table
 _CACHED = 1 << 15  # with their table, this many codes fit the second-level cache
 _AGAIN = 16  # more are worth a larger table if each has so many records on average: most then have a few frequent codes
+_FULL, _RARE = -2, -1
 
 
 @njit(cache=True, nogil=True)
@@ -122,8 +123,9 @@ def number_keys(keys, names):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def number_few(codes, numbers, names, first, sizes):  # type: ignore[no-untyped-def]
-    """Number the codes in order of appearance and count them; return how many there are, -1 if they are too many.
+    """Number the codes in order of appearance and count them; return how many there are.
 
+    Return ``_FULL`` if there are more than there is room for, ``_RARE`` if most have too few records for one table.
     ``first`` receives the first record of each code. A slot holds a code beside its number + 1: one look at memory.
     """
     slots, shift = np.zeros((1 << 10, 2), codes.dtype), np.uint64(64 - 10)
@@ -137,8 +139,10 @@ def number_few(codes, numbers, names, first, sizes):  # type: ignore[no-untyped-
             numbers[i] = slots[slot, 1] - _ONE
             sizes[slots[slot, 1] - _ONE] += 1
         else:
-            if found == names.size or (found == _CACHED and i < _AGAIN * _CACHED):
-                return np.int64(-1)
+            if found == names.size:
+                return np.int64(_FULL)
+            if found >= _CACHED and found & (found - _ONE) == 0 and i < _AGAIN * found:  # at each power of two
+                return np.int64(_RARE)
             names[found], first[found], sizes[found], numbers[i] = code, i, 1, found
             found += _ONE
             slots[slot, 0], slots[slot, 1] = code, found
@@ -286,13 +290,25 @@ def merge(keys: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Int64s]:
     >>> values.tolist(), ranks.tolist()
     ([3, 7], [1, 0, 1])
     """
-    order = np.argsort(keys)
-    ordered = keys[order]
+    order, ordered = _sort_keys(keys)
     is_new = np.ones(keys.size, np.bool_)
     np.not_equal(ordered[1:], ordered[:-1], out=is_new[1:])
     ranks = np.empty(keys.size, np.int64)
     ranks[order] = np.cumsum(is_new) - 1
     return ordered[is_new], ranks
+
+
+def _sort_keys(keys: npt.NDArray[Any]) -> tuple[Int64s, npt.NDArray[Any]]:
+    """Return an order of the keys, and the keys in it: sorted with their positions, if both fit a word."""
+    place_bits = np.uint64(keys.size.bit_length())
+    if keys.dtype.kind != "u" or int(keys.max(initial=0)).bit_length() + int(place_bits) > 64:
+        order = np.argsort(keys)
+        return order, keys[order]
+    words = keys.astype(np.uint64) << place_bits
+    words |= np.arange(keys.size, dtype=np.uint64)
+    words.sort()
+    order = (words & ((_ONE << place_bits) - _ONE)).view(np.int64)
+    return order, (words >> place_bits).astype(keys.dtype)
 
 
 def add_up(ranks: Int64s, sizes: Int64s, number: int) -> Int64s:
@@ -471,12 +487,20 @@ def split_partitions(starts: Int64s, runs: list[tuple[int, int]]) -> list[tuple[
 
 
 def _group_few(codes: Codes) -> Groups | None:
-    """Group in one pass; None if there are more than a few distinct codes."""
+    """Group in one pass; None if there are many distinct codes, or most have few records."""
     words = codes if codes.itemsize >= 4 else codes.astype(np.uint32)  # each type costs a compilation
+    found = _group_in_one_table(words, _FEW, np.uint16)
+    if found == _FULL:
+        found = _group_in_one_table(words, _MORE, np.uint32)
+    return found if isinstance(found, Groups) else None
+
+
+def _group_in_one_table(words: Codes, most: int, width: type[np.unsignedinteger[Any]]) -> Groups | int:
+    """Group in one pass, with a table per run; return ``_FULL`` or ``_RARE`` where that fails."""
     runs = split_runs(words.size)
-    room = len(runs), min(_FEW, words.size)
+    room = len(runs), min(most, words.size)
     names, first, sizes = np.empty(room, words.dtype), np.empty(room, np.int64), np.empty(room, np.int64)
-    of_record, found = np.empty(words.size, np.uint16), np.zeros(len(runs), np.int64)
+    of_record, found = np.empty(words.size, width), np.zeros(len(runs), np.int64)
 
     def number_run(r: int) -> None:
         run = slice(*runs[r])
@@ -485,7 +509,7 @@ def _group_few(codes: Codes) -> Groups | None:
 
     run_all(number_run, range(len(runs)))
     if (found < 0).any():
-        return None
+        return int(found[found < 0].max())
     parts = [np.concatenate([each[r, :number] for r, number in enumerate(found)]) for each in (names, first, sizes)]
     return Groups(runs, [0, *np.cumsum(found).tolist()], of_record, *parts)
 

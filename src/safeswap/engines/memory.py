@@ -49,6 +49,9 @@ _WHOLE_FILE = 100_000
 _CELLS_PER_RECORD = 16
 """Largest number of possible cells per record at which an array of flags is faster than a hash table."""
 
+_PASSES_OF_TAKING = 3
+"""Rows that are all over a column take as long to read as so many passes over as many neighbours."""
+
 
 class MemoryRecords:
     """The records of data in memory; the reference for other engines."""
@@ -311,7 +314,7 @@ def exchange(data: Microdata, attributes: Names, pairs: Rows, *, directed: bool 
 def _take_rows(columns: Sequence[npt.NDArray[Any]], rows: Rows) -> list[npt.NDArray[Any]]:
     """Return some rows of the columns."""
     taken = [np.empty(len(rows), dtype=column.dtype) for column in columns]
-    runs = split_runs(len(rows), len(columns))
+    runs = split_runs(len(rows), _PASSES_OF_TAKING * len(columns))
 
     def take(run: tuple[int, int]) -> None:
         for column, some in zip(columns, taken, strict=True):

@@ -141,7 +141,7 @@ class Description:
         raise SpecError(
             f"there is no attribute {name!r}",
             code="unknown-attribute",
-            hint="the attributes are: " + ", ".join(escape_text(a.name) for a in self.attributes[:20]),
+            hint=f"the attributes are: {list_names((escape_text(a.name) for a in self.attributes), most=20)}",
             attribute=name,
         )
 

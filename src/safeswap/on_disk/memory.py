@@ -181,7 +181,7 @@ class MemoryFile(RewrittenFile):
     def count_compensating(self) -> int:
         """Count records that changed although the table did not; columns that are not held are read in their rows."""
         if self._compensating is None:
-            rows = np.sort(find_rows(self.exchanges))
+            rows = find_rows(self.exchanges)
             others = [name for name in self.schema.categorical if name not in self.names]
             held = [name for name in others if self.before.cached_codes(name) is not None]
             columns = [self.before.codes_at(name, rows) for name in held]

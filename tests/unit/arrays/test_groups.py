@@ -57,14 +57,15 @@ def test_every_repeated_code_is_flagged_and_few_others(levels: int) -> None:
     assert np.count_nonzero(flags & ~is_repeated) < 20_000 / 10
 
 
+@pytest.mark.parametrize("more", [5_000, 3 << 15])
 @pytest.mark.parametrize("are_frequent", [True, False])
 def test_one_table_holds_more_codes_only_where_each_has_many_records(
-    are_frequent: bool, monkeypatch: pytest.MonkeyPatch
+    are_frequent: bool, more: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compiled, "_most_threads", lambda: 1)
     rng = np.random.default_rng(5)
-    distinct = sparse._CACHED + 5_000
-    often = rng.integers(0, 100, sparse._AGAIN * sparse._CACHED if are_frequent else 0)
+    distinct = sparse._CACHED + more
+    often = rng.integers(0, 100, sparse._AGAIN * distinct if are_frequent else 0)
     codes = np.concatenate([often, rng.permutation(distinct), rng.integers(0, distinct, 1_000)]).astype(np.uint32)
     few, many = sparse._group_few(codes), sparse._group_many(codes)
     names, sizes = np.unique(codes, return_counts=True)

@@ -61,7 +61,7 @@ from safeswap.model.microdata import Microdata
 from safeswap.model.scenario import ScenarioName, fill_in
 from safeswap.model.schema import Kind, Schema
 from safeswap.model.spec import CATEGORIES, GeographyCodes, MaskSpec, MissingKeys, Plan, refuse_repeats, takes
-from safeswap.model.text import plural
+from safeswap.model.text import list_names, plural
 
 LEFT = "left"
 """The fact of an audit that counts the combinations below tolerance in which no record changed."""
@@ -86,7 +86,7 @@ class TreatedClasses(Invariant):
     def sentence(self) -> str:
         """The promise in words."""
         return (
-            f"Every combination of {', '.join(self.keys)} with fewer than {plural(self.tolerance, 'record')} "
+            f"Every combination of {list_names(self.keys)} with fewer than {plural(self.tolerance, 'record')} "
             "has a record that was changed, or is counted as left in the audit record."
         )
 
