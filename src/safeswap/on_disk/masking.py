@@ -116,8 +116,7 @@ def recall(
     of households, if the person file was masked together with one.
     """
     from safeswap import registry
-    from safeswap.files.delimited import reading_alike
-    from safeswap.files.formats import existing_file
+    from safeswap.files.formats import existing_file, reading_alike
     from safeswap.model.masked import Masked
     from safeswap.model.schema import Schema
     from safeswap.model.spec import recorded_plan

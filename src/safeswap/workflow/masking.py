@@ -47,8 +47,8 @@ def read(source: Any, **options: Unpack[ReadingOptions]) -> Microdata:
 
 @contextmanager
 def reading_alike() -> Iterator[None]:
-    """Within the block, parse only what differs of a large text file from one that was read before."""
-    from safeswap.files.delimited import reading_alike as comparing
+    """Within the block, parse only what differs of a large file from one that was read before."""
+    from safeswap.files.formats import reading_alike as comparing
 
     with comparing():
         yield
