@@ -322,6 +322,9 @@ def _as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _as_floats(column: pa.ChunkedArray) -> npt.NDArray[np.float64]:
+    if column.num_chunks == 1 and not column.null_count:  # without a copy by Arrow, and of doubles without any
+        own: npt.NDArray[Any] = column.chunk(0).to_numpy(zero_copy_only=False)
+        return own.astype(np.float64, copy=False)
     numbers: npt.NDArray[np.float64] = pc.cast(column, pa.float64(), safe=False).to_numpy()
     return numbers
 
