@@ -102,13 +102,14 @@ def floors(data: Microdata) -> dict[str, Callable[[], object]]:
     numbers = np.arange(len(data))
     words = keyed.record_words(numbers, bytes(32))
     values = data.table["turnover"].to_numpy()
-    order, keys = rank_swap.rank_values(values, words)
+    lazy = keyed.KeyedWords(numbers, bytes(32))
+    order, keys, draws = rank_swap.rank_values(values.copy(), lazy)
     return {
         "cipher, one column": lambda: keyed.record_words(numbers, bytes(32)),
         "inverse normal, one column": lambda: keyed.normals(words[:, 0]),
         "NumPy's normal draws, one column": lambda: np.random.default_rng(1).standard_normal(len(data)),
-        "rank order, one column": lambda: rank_swap.rank_values(values, words),
-        "pairs within the window, one column": lambda: rank_swap.pairs_within(keys, order, words, len(data) // 20),
+        "rank order, one column": lambda: rank_swap.rank_values(values.copy(), lazy),
+        "pairs within the window, one column": lambda: rank_swap.pairs_within(keys, order, draws, len(data) // 20),
     }
 
 

@@ -68,7 +68,7 @@ def random_sample(data: Microdata, key: Key, seed: int, budget: int) -> np.ndarr
     while len(points) < budget:
         group = random_group(rng)
         if group.specs[0] not in points:
-            points[group.specs[0]] = evaluator.figures(evaluator.prepare(group), 0).scores[0, :2]
+            points[group.specs[0]] = evaluator.figures([evaluator.prepare(group)], 0).scores[0, :2]
     return np.array(list(points.values()))
 
 

@@ -1,7 +1,9 @@
-"""Masked files made by hand, without any method: what the checks and the release step are tried on."""
+"""Made by hand: masked files without any method, which checks and the release step are tried on; and words to draw."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -135,3 +137,20 @@ def release_of(data: Microdata | None = None, **options: Any) -> Release:
 def account_of(masked: Masked, promises: Iterable[Invariant] = PROMISES) -> Account:
     """Return the account of a masking that promises what is stated here."""
     return Account(masked, (tuple(promises),))
+
+
+class GivenWords(NamedTuple):
+    """Two words for each record, as made by hand instead of by a key, in parts of two lengths."""
+
+    words: np.ndarray
+
+    def whole(self) -> np.ndarray:
+        return self.words
+
+    def chunks(self) -> Iterator[tuple[int, np.ndarray]]:
+        middle = 2 * len(self.words) // 3
+        yield 0, self.words[:middle]
+        yield middle, self.words[middle:]
+
+    def take(self, rows: np.ndarray) -> GivenWords:
+        return GivenWords(self.words[rows])

@@ -14,6 +14,7 @@ import pytest
 from tests.engines.specs import KEY, SCHEMA
 
 from safeswap import datasets, workflow
+from safeswap.engines.duckdb import store
 from safeswap.errors import OutputError
 
 RECORDS = 150_000
@@ -82,6 +83,7 @@ def test_a_disk_too_small_for_what_is_spilt_leaves_nothing(
     name: str, census: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connect = duckdb.connect
+    monkeypatch.setattr(store, "_DRAWN", 10**9)  # every drawn row goes to the database
     monkeypatch.setattr(duckdb, "connect", with_room(connect, "1MB"))
     with pytest.raises(OutputError) as caught:
         masked(census, JOBS[name])

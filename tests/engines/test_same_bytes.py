@@ -17,6 +17,7 @@ from tests.engines.specs import EDITS, KEY, PERMUTATIONS, SCHEMA, SPECS, census,
 
 from safeswap import registry, workflow
 from safeswap.arrays import compiled as kernel_threads
+from safeswap.engines.duckdb import store
 from safeswap.errors import InfeasibleError, InputError
 from safeswap.files.parquet import open_parquet
 from safeswap.methods.edit_1990.spec import Edit1990Spec
@@ -72,6 +73,20 @@ def test_every_engine_gives_the_records_and_totals_of_the_reference(name: str, e
     assert list(zip(*pairs.to_pydict().values(), strict=True)) == [
         (stage, a, b) for stage, rows in enumerate(stages) for a, b in rows.tolist()
     ]
+
+
+@pytest.mark.parametrize("part", [10**12, 50_000])  # of a gigabyte: nothing, or twenty kilobytes
+@pytest.mark.parametrize("name", [*EDITS, *PERMUTATIONS])
+def test_drawn_rows_that_go_to_the_database_are_the_same(
+    name: str, part: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "_DRAWN", part)
+    spec = spec_of(name)
+    expected = in_memory(Microdata(census(), SCHEMA), spec)
+    result = masked(write_parts(census(), tmp_path / "census", 3), "duckdb", spec)
+    assert open_parquet(tmp_path / "masked").table(SCHEMA.names).to_pydict() == expected.data.table.to_pydict()
+    assert totals(result) == expected.as_dict()
+    assert told(result.facts) == told(expected.audit.facts)
 
 
 @pytest.mark.parametrize("engine", ENGINES)

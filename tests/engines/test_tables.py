@@ -38,9 +38,10 @@ def shuffled(data: Microdata, folder: Path) -> Iterator[Opened]:
 
 
 @contextmanager
-def duckdb(data: Microdata, folder: Path) -> Iterator[Opened]:
+def duckdb(data: Microdata, folder: Path, *, room: int | None = None) -> Iterator[Opened]:
     pq.write_table(data.table, folder / "data.parquet", row_group_size=5)
     store = Store(folder, memory_limit="100MB", threads=1)
+    store.room = store.room if room is None else room
     stream = RecordStream(open_parquet(folder / "data.parquet"), data.schema)
     records = DuckDBRecords(stream, store, identity_key=keyed.derive(KEY.secret, "identity"))
     try:
@@ -49,7 +50,17 @@ def duckdb(data: Microdata, folder: Path) -> Iterator[Opened]:
         store.close()
 
 
-@pytest.mark.parametrize("engine", [memory, shuffled, duckdb])
+def stored(data: Microdata, folder: Path) -> Any:
+    """Every drawn row goes to the database."""
+    return duckdb(data, folder, room=0)
+
+
+def stored_if_many(data: Microdata, folder: Path) -> Any:
+    """Some tables are in memory and others, which may be joined with them, in the database."""
+    return duckdb(data, folder, room=700)
+
+
+@pytest.mark.parametrize("engine", [memory, shuffled, duckdb, stored, stored_if_many])
 @given(seed=st.integers(0, 2**32 - 1), records=st.integers(1, 60), identified=st.booleans())
 @example(seed=0, records=1, identified=True)
 @settings(phases=[Phase.explicit, Phase.generate])
@@ -74,6 +85,6 @@ def test_groups_that_span_batches_stay_whole(tmp_path: Path, monkeypatch: pytest
     batches = store_module.Store.batches
     monkeypatch.setattr(store_module.Store, "batches", in_threes)
     data = make_data(1, 200, identified=True)
-    with duckdb(data, tmp_path) as opened:
+    with stored(data, tmp_path) as opened:
         check_every_operation(data, *opened)
     assert max(found) > 10

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from safeswap.arrays import sparse
-from safeswap.arrays.compiled import is_worth_compiling, njit, run_all, split_runs
+from safeswap.arrays.compiled import is_worth_compiling, njit, run_all, run_pieces, split_runs
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Codes, Flags, Floats, Int32s, Int64s, Integers, UInt64s
 
@@ -26,6 +26,7 @@ MOST_CELLS = 1 << 62
 """Above this many possible cells, codes are replaced by ranks so that they still fit 64 bits."""
 
 _BLOCK_BYTES = 1 << 18  # codes per block: they stay in the cache from one column to the next
+_AT_ONCE = 4  # columns that one pass folds
 _SMALL_TABLE = 1 << 16
 _SORTING = 8  # passes that cost as much as sorting
 _TINY_TABLE = 1 << 10  # several of them fit the first-level cache
@@ -128,7 +129,7 @@ def record_cell_counts(columns: Sequence[Codes], cardinalities: Sequence[int]) -
     if not is_worth_compiling(codes.size):
         return counts[codes]
     out = np.empty(codes.size, np.int32)
-    run_all(lambda run: _look_up(counts, codes[slice(*run)], out[slice(*run)]), split_runs(codes.size))
+    run_pieces(lambda run: _look_up(counts, codes[slice(*run)], out[slice(*run)]), codes.size)
     return out
 
 
@@ -330,22 +331,38 @@ def _pack_columns(columns: Sequence[Codes], radices: Sequence[int], ranks: Seque
     tops = [c.dtype.type(min(radix - 1, np.iinfo(c.dtype).max)) for c, radix in zip(columns, radices, strict=True)]
 
     tables = [None] * len(columns) if ranks is None else [_as_rank_table(table, codes.dtype) for table in ranks]
+    steps = _split_fours(columns, tables)
     records = _BLOCK_BYTES // codes.itemsize
 
     def pack_run(run: tuple[int, int]) -> None:
         for start in range(run[0], run[1], records):
             block = slice(start, min(start + records, run[1]))
             codes[block] = 0
-            for column, factor, top, table in zip(columns, factors, tops, tables, strict=True):
-                if table is not None:
-                    outside = _fold_ranks(column[block], factor, table, codes[block])
+            for first, last in steps:
+                some, table = [column[block] for column in columns[first:last]], tables[first]
+                if len(some) == _AT_ONCE:
+                    most = np.array(tops[first:last])
+                    outside = _fold_four(some[0], some[1], some[2], some[3], factors[first:last], most, codes[block])
+                elif table is not None:
+                    outside = _fold_ranks(some[0], factors[first], table, codes[block])
                 else:
-                    outside = _fold(column[block], factor, top, codes[block])
+                    outside = _fold(some[0], factors[first], tops[first], codes[block])
                 if outside:
                     raise ValueError(_OUTSIDE)
 
-    run_all(pack_run, split_runs(codes.size))
+    run_pieces(pack_run, codes.size)
     return codes
+
+
+def _split_fours(columns: Sequence[Codes], tables: Sequence[Codes | None]) -> list[tuple[int, int]]:
+    """Divide the columns: four at once where their types are the same and none has a table, else one by one."""
+    steps, first = [], 0
+    while first < len(columns):
+        some = range(first, min(first + _AT_ONCE, len(columns)))
+        alike = all(columns[j].dtype == columns[first].dtype and tables[j] is None for j in some)
+        steps.append((first, first + (_AT_ONCE if alike and len(some) == _AT_ONCE else 1)))
+        first = steps[-1][1]
+    return steps
 
 
 def _pack_in_numpy(
@@ -368,6 +385,20 @@ def _fold(column, factor, top, codes):  # type: ignore[no-untyped-def]
         outside |= column[i] > top
         codes[i] = codes[i] * factor + column[i]
     return outside
+
+
+@njit(cache=True, nogil=True)
+def _fold_four(first, second, third, fourth, factors, tops, codes):  # type: ignore[no-untyped-def]
+    """Fold four columns in one pass over the codes; the largest labels tell whether one is outside."""
+    a, b, c, d = factors[0], factors[1], factors[2], factors[3]
+    one, two, three, four = first[0], second[0], third[0], fourth[0]
+    for i in range(codes.size):
+        one, two, three, four = max(one, first[i]), max(two, second[i]), max(three, third[i]), max(four, fourth[i])
+        code = codes[i] * a + first[i]
+        code = code * b + second[i]
+        code = code * c + third[i]
+        codes[i] = code * d + fourth[i]
+    return one > tops[0] or two > tops[1] or three > tops[2] or four > tops[3]
 
 
 def _as_rank_table(ranks: Codes, dtype: np.dtype[Any]) -> Codes | None:

@@ -166,6 +166,32 @@ class Kernel:
         return self._dispatcher
 
 
+class Intrinsic:
+    """A function that kernels call as instructions which Numba does not make of the code that it is written in.
+
+    ``define`` tells Numba the type and the instructions, as ``numba.extending.intrinsic`` expects it; it is called when
+    such a kernel is compiled.
+    """
+
+    def __init__(self, function: Callable[..., Any], define: Callable[..., Any]) -> None:
+        self._function, self._define = function, define
+        self._type: Any = None
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Run as the Python that it is written in."""
+        return self._function(*arguments)
+
+    @property
+    def _numba_type_(self) -> Any:
+        if self._type is None:
+            from numba.core.types import Function
+            from numba.core.typing.templates import make_intrinsic_template
+
+            template = make_intrinsic_template(self, self._define, self._function.__name__)  # type: ignore[no-untyped-call]
+            self._type = Function(template)
+        return self._type
+
+
 def _compile(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     import numba
 
@@ -302,6 +328,16 @@ def split_runs(records: int, passes: int = 1) -> list[tuple[int, int]]:
     count = max(1, min(_most_threads(), work // _WORTH_A_THREAD, records)) if work >= 2 * _WORTH_A_THREAD else 1
     edges = [records * i // count for i in range(count + 1)]
     return list(pairwise(edges))
+
+
+_PIECES = 4  # for each thread: one that starts late, or has to wait for a core, takes fewer
+
+
+def run_pieces(work: Callable[[tuple[int, int]], object], records: int, passes: int = 1) -> None:
+    """Call ``work`` on runs of the records, on as many threads as :func:`split_runs` finds worth starting."""
+    threads = len(split_runs(records, passes))
+    count = 1 if threads == 1 else threads * _PIECES
+    run_all(work, list(pairwise(records * i // count for i in range(count + 1))), threads)
 
 
 def run_all(work: Callable[[T], object], items: Sequence[T], threads: int | None = None) -> None:

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -32,7 +33,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from safeswap.arrays.compiled import inner, is_worth_compiling, njit
-from safeswap.arrays.types import Floats, Words
+from safeswap.arrays.types import Floats, Identity, Integers, Words
 
 ALGORITHM = "safeswap-draw-1"
 """The version of the rules in this module; any change to them is a new version."""
@@ -434,6 +435,31 @@ def record_words(identity: npt.NDArray[np.int64] | Words, key: bytes) -> Words:
         source = blocks[: len(part)].view(np.uint8).reshape(-1)
         cipher.update_into(source, out[start * _BLOCK : (start + len(part) + 1) * _BLOCK])
     return out[:-_BLOCK].view(np.uint64).reshape(-1, 2)
+
+
+@dataclass(frozen=True)
+class KeyedWords:
+    """The words of :func:`record_words`, made where they are used: two for each record take much memory at once.
+
+    >>> words = KeyedWords(np.array([3, 1, 2]), bytes(32))
+    >>> words.take(np.array([1])).whole().tolist() == words.whole()[1:2].tolist()
+    True
+    """
+
+    identity: Identity = field(repr=False)
+    key: bytes = field(repr=False)
+
+    def whole(self) -> Words:
+        """Return all of them."""
+        return record_words(self.identity, self.key)
+
+    def chunks(self) -> Iterator[tuple[int, Words]]:
+        """Yield some at a time, with the first row, in a buffer that the next ones reuse."""
+        return word_chunks(self.identity, self.key)
+
+    def take(self, rows: Integers) -> KeyedWords:
+        """Return those of some records."""
+        return KeyedWords(self.identity[rows], self.key)
 
 
 def uniforms(words: Words) -> Floats:

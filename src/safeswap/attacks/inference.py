@@ -176,7 +176,8 @@ class Votes:
         self._width = int(values.max(initial=0)) + 1
         self._table: Int64s | None = None
         if is_dense(number * self._width, len(cells)):
-            self._table = count_dense(*pack([cells, values], [number, self._width])).astype(np.int64)
+            both: list[Codes] = [each.view(f"u{each.itemsize}") for each in (cells, values)]
+            self._table = count_dense(*pack(both, [number, self._width])).astype(np.int64)
             self._overall = self._table.reshape(number, self._width).sum(axis=0)
             pairs = np.flatnonzero(self._table)
             self._counts = self._table[pairs]

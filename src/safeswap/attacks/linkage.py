@@ -16,7 +16,7 @@ from safeswap.arrays.types import Floats, Int64s
 from safeswap.attacks.base import Outcome, Setting, Skipped
 from safeswap.model.columns import to_numbers
 from safeswap.model.microdata import Microdata
-from safeswap.model.text import plural
+from safeswap.model.text import list_names, plural
 
 _MOST_PAIRS = 4_000_000
 """Maximum number of pairs that are weighed by Fellegi and Sunter."""
@@ -42,7 +42,7 @@ class Linkage:
         """Link everyone; count correct links, precision on uniques, and P(claimed match true)."""
         assert setting.scenario is not None  # noqa: S101  (a need)
         before, after = setting.cells(setting.scenario.keys)
-        return link_cells(self.name, before, after, f"by {', '.join(setting.scenario.keys)}")
+        return link_cells(self.name, before, after, f"by {list_names(setting.scenario.keys)}")
 
 
 def link_cells(name: str, before: Int64s, after: Int64s, how: str) -> Outcome:
@@ -114,7 +114,7 @@ class NearestRecord:
             return Skipped(attack=self.name, reason="no record has all numeric keys")
         nearest, ties = _nearest(before[known], after[known])
         right = np.where(nearest, 1 / ties, 0.0)
-        return judge_links(self.name, right, f"are nearest to their own original by {', '.join(keys)}")
+        return judge_links(self.name, right, f"are nearest to their own original by {list_names(keys)}")
 
 
 _ROUNDING = 1e-12

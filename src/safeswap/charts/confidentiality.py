@@ -25,7 +25,7 @@ from safeswap.charts.theme import LIGHT, STYLE, png_of, svg_of
 from safeswap.errors import OutputError, SpecError
 from safeswap.files.atomic import PRIVATE_FILE, atomic_write
 from safeswap.measures.plot.values import ConfidentialityPlot, Policy
-from safeswap.model.text import plural
+from safeswap.model.text import list_names, plural
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -397,7 +397,7 @@ def plot_html(
     (True, False)
     """
     other = second or (default_second(plot.policy) if plot.policy.r is not None else None)
-    heading = title or "Confidentiality plot: " + ", ".join(plot.keys)
+    heading = title or f"Confidentiality plot: {list_names(plot.keys)}"
     if version == "public":
         part, lead, policy = _public_part(plot, second), public_sentence(plot), SCRIPTLESS
     else:

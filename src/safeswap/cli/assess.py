@@ -29,7 +29,7 @@ from safeswap.cli.options import (
 )
 from safeswap.errors import InputError, SpecError
 from safeswap.measures.spec import PlotSpec
-from safeswap.model.text import plural
+from safeswap.model.text import list_names, plural
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -281,7 +281,7 @@ def _parse_only(stated: list[str] | tuple[()]) -> dict[str, str] | None:
 def _describe(plot: ConfidentialityPlot) -> str:
     totals = plot.as_dict()
     whose = f"Scenario {plot.settings['scenario']}, keys" if "scenario" in plot.settings else "Keys"
-    lines = [f"{whose} {', '.join(plot.keys)}: {plot.sentence}", plot.policy.sentence]
+    lines = [f"{whose} {list_names(plot.keys)}: {plot.sentence}", plot.policy.sentence]
     if totals.get("delta") is not None:
         error = "" if plot.threshold_error is None else f", standard error {plot.threshold_error:.2g}"
         lines.append(f"Records within δ = {plot.threshold:.4g}{error} are neighbours.")
@@ -295,7 +295,7 @@ def _describe(plot: ConfidentialityPlot) -> str:
 def _comparison_table(plots: list[ConfidentialityPlot]) -> Any:
     figures = ["unsafe", "correct_links", "links_within_neighbourhoods", "empty_neighbourhoods"]
     totals = [plot.as_dict() for plot in plots]
-    rows = [[", ".join(t["keys"]), *(f"{t[name]:,}" if name in t else "–" for name in figures)] for t in totals]
+    rows = [[list_names(t["keys"]), *(f"{t[name]:,}" if name in t else "–" for name in figures)] for t in totals]
     return table(["keys", "unsafe", "correct links", "in neighbourhood", "no neighbour"], rows, right="lrrrr")
 
 

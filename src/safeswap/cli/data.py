@@ -26,7 +26,7 @@ from safeswap.cli.options import (
     warn_of_losses,
 )
 from safeswap.errors import SpecError
-from safeswap.model.text import plural
+from safeswap.model.text import list_names, plural
 
 
 @command
@@ -135,7 +135,7 @@ def merge_households(
             write_part(merged, part, output)
             write_schema(merged.schema, schema, force=force)
     shared = [each.name for each in merged.schema.attributes if each.household]
-    console.say(f"{plural(len(merged), 'person')}; the household's: {escape(', '.join(shared)) or 'nothing'}.")
+    console.say(f"{plural(len(merged), 'person')}; the household's: {escape(list_names(shared)) or 'nothing'}.")
     console.say_places(("merged file", output, CONFIDENTIAL), ("schema", schema, ""))
     places = {"output": str(output), "schema": str(schema)}
     console.result({"command": "merge-households", "records": len(merged), "household": shared, **places})

@@ -12,7 +12,7 @@ from safeswap.cli.console import Console, escape, table
 from safeswap.cli.mask import CONFIDENTIAL, HOUSEHOLDS
 from safeswap.cli.options import OUTPUT, RANDOMNESS, KeyFile, check_outputs, command, make_group, reading_options
 from safeswap.errors import SpecError
-from safeswap.model.text import plural
+from safeswap.model.text import list_names, plural
 
 if TYPE_CHECKING:
     from safeswap.projects.project import Project
@@ -148,7 +148,7 @@ def _show_run(console: Console, done: ProjectRun) -> None:
     if done.is_ready:
         console.say(f"All promises hold ({plural(done.checks, 'check')}). Ready for release.")
         if done.unconfirmed:
-            names = escape(", ".join(done.unconfirmed))
+            names = escape(list_names(done.unconfirmed))
             console.warn(
                 f"Before releasing, confirm the guesses for {names} in the project file: remove the question marks."
             )

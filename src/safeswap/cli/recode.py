@@ -27,7 +27,7 @@ from safeswap.cli.options import (
 from safeswap.errors import InfeasibleError, SpecError
 from safeswap.model.combination import Combinations
 from safeswap.model.scenario import Scenario
-from safeswap.model.text import plural
+from safeswap.model.text import list_names, plural
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -120,7 +120,7 @@ def recode(
     if options.output is not None:
         warn_of_losses(console, recoded, options.output)
     if scenario is not None:
-        console.say(f"Scenario {escape(scenario.name)}, keys {escape(', '.join(scenario.names))}:")
+        console.say(f"Scenario {escape(scenario.name)}, keys {escape(list_names(scenario.names))}:")
     console.say(_stage_table(stages, risk=stated is not None))
     if made := options.list_written(record):
         console.say_places(*((what, path, CONFIDENTIAL) for what, path in made.items()))

@@ -26,6 +26,7 @@ from safeswap.cli.options import (
 )
 from safeswap.measures.spec import RiskSpec
 from safeswap.model.combination import Combinations
+from safeswap.model.text import list_names
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -100,7 +101,7 @@ def risk(
             steps.at("writing")
             write_record_risks(data, output, spec.keys, force=force, **weighting, **search)
     whose = f"Scenario {escape(asked.name)}, keys" if asked else "Keys"
-    console.say(f"{whose} {escape(', '.join(spec.keys))}:")
+    console.say(f"{whose} {escape(list_names(spec.keys))}:")
     console.say(_score_table(assessment), gap=True)
     for each in (_by_size(found), _by_key(found), _by_keys(found)) if found is not None and found.special else ():
         console.say(each, gap=True)

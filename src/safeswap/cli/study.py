@@ -32,7 +32,7 @@ from safeswap.cli.options import (
 )
 from safeswap.errors import InfeasibleError, OutputError
 from safeswap.model.study import ConstraintSet, StudySpec
-from safeswap.model.text import plural
+from safeswap.model.text import list_names, plural
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -140,7 +140,7 @@ def _frontier_row(
     study: Study, row: dict[str, Any], *, replicated: bool, constrained: bool, choice: Choice | None
 ) -> list[str]:
     number = row["specification"]
-    cells = [", ".join(study.table.column("swap")[number].as_py()) or row["label"]]
+    cells = [list_names(study.table.column("swap")[number].as_py()) or row["label"]]
     cells += [row["constraint"] or "none"] if constrained else []
     cells.append("–" if row["rate"] is None else f"{row['rate']:g}")
     for axis in ("risk", "distortion"):

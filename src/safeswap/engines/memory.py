@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from math import prod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from safeswap.arrays import (
     order,
 )
 from safeswap.arrays.cells import CellSet
-from safeswap.arrays.compiled import run_all, split_runs
+from safeswap.arrays.compiled import run_all, run_pieces, split_runs
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Codes, Counts, Flags, Identity, Int64s, Integers, Rows, UInt32s, Words
 from safeswap.engines.base import (
@@ -33,6 +33,7 @@ from safeswap.engines.base import (
     Move,
     Need,
     PairRequest,
+    Pairs,
     Table,
     find_kept,
     prefix_share,
@@ -47,6 +48,9 @@ _WHOLE_FILE = 100_000
 
 _CELLS_PER_RECORD = 16
 """Largest number of possible cells per record at which an array of flags is faster than a hash table."""
+
+_PASSES_OF_TAKING = 3
+"""Rows that are all over a column take as long to read as so many passes over as many neighbours."""
 
 
 class MemoryRecords:
@@ -196,7 +200,7 @@ class MemoryTable:
         self._rows, self._draws, self._columns, self._bounds = rows, draws, dict(columns), dict(bounds)
         self._encrypt = encrypt  # the whole draws of some rows
 
-    def map_groups(self, by: Names, order: Names, kernel: Kernel) -> MemoryTable:
+    def map_groups(self, by: Names, order: Names, kernel: Kernel) -> Self:
         """Sort and run the kernel on all groups at once."""
         places = self._sort((*by, *order))
         columns = {name: self._columns[name][places] for name in dict.fromkeys((*by, *kernel.needs))}
@@ -210,18 +214,18 @@ class MemoryTable:
             added[kernel.partner] = np.where(partner < 0, -1, rows[partner])
         kept = {name: columns[name] for name in by}
         bounds_of = {name: bound for name, bound in self._bounds.items() if name in by}
-        return MemoryTable(rows, draws, {**kept, **added}, bounds_of, self._encrypt)
+        return self._derive(rows, draws, {**kept, **added}, bounds_of)
 
-    def where(self, name: str, value: int) -> MemoryTable:
+    def where(self, name: str, value: int) -> Self:
         """Return the rows with this value in a column."""
         return self._take(np.flatnonzero(self._columns[name] == value))
 
-    def union(self, other: Table) -> MemoryTable:
+    def union(self, other: Table) -> Table:
         """Return the rows of both tables."""
         assert isinstance(other, MemoryTable)  # noqa: S101  (tables of one engine)
         columns = {name: np.concatenate([column, other._columns[name]]) for name, column in self._columns.items()}
         rows, draws = np.concatenate([self._rows, other._rows]), np.concatenate([self._draws, other._draws])
-        return MemoryTable(rows, draws, columns, self._bounds, self._encrypt)
+        return self._derive(rows, draws, columns, self._bounds)
 
     def totals(self, *names: str) -> tuple[int, ...]:
         """Return the sums of some columns."""
@@ -232,8 +236,12 @@ class MemoryTable:
         some = np.unique(self._pack(names), return_index=True)[1]
         return np.stack([self._columns[name][some].astype(np.int64) for name in names], axis=1)
 
-    def pairs(self, first: str, partner: str, order: Names) -> Rows:
+    def pairs(self, first: str, partner: str, order: Names) -> Pairs:
         """Pair each row in which ``first`` is 1 with its partner."""
+        return self.pair_rows(first, partner, order)
+
+    def pair_rows(self, first: str, partner: str, order: Names) -> Rows:
+        """Return the rows of the file of each pair."""
         chosen = self.where(first, 1)
         places = chosen._sort(order)
         return np.stack([chosen._rows[places], chosen._columns[partner][places]], axis=1)
@@ -248,9 +256,12 @@ class MemoryTable:
         chosen: Rows = self._columns[partner][self._columns[name] == 1].astype(np.int64, copy=False)
         return chosen
 
-    def _take(self, places: Rows) -> MemoryTable:
+    def _take(self, places: Rows) -> Self:
         columns = {name: column[places] for name, column in self._columns.items()}
-        return MemoryTable(self._rows[places], self._draws[places], columns, self._bounds, self._encrypt)
+        return self._derive(self._rows[places], self._draws[places], columns, self._bounds)
+
+    def _derive(self, rows: Rows, draws: Words, columns: Mapping[str, Integers], bounds: Mapping[str, int]) -> Self:
+        return type(self)(rows, draws, columns, bounds, self._encrypt)
 
     def _sort(self, names: Names) -> Rows:
         """Return the positions in the order of some columns, the draw last if it is one of them."""
@@ -303,13 +314,12 @@ def exchange(data: Microdata, attributes: Names, pairs: Rows, *, directed: bool 
 def _take_rows(columns: Sequence[npt.NDArray[Any]], rows: Rows) -> list[npt.NDArray[Any]]:
     """Return some rows of the columns."""
     taken = [np.empty(len(rows), dtype=column.dtype) for column in columns]
-    runs = split_runs(len(rows), len(columns))
 
     def take(run: tuple[int, int]) -> None:
         for column, some in zip(columns, taken, strict=True):
             some[slice(*run)] = column[rows[slice(*run)]]
 
-    run_all(take, runs)
+    run_pieces(take, len(rows), _PASSES_OF_TAKING * len(columns))
     return taken
 
 

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from safeswap.arrays import keyed
 from safeswap.arrays.cells import JointCounts
 from safeswap.arrays.compiled import njit
-from safeswap.arrays.types import Counts, Flags, Int64s, Words
+from safeswap.arrays.types import Counts, Flags, Int64s, Rows, Words
 from safeswap.errors import InternalError, OutputError
 from safeswap.model.columns import aligned_columns, flag_changes
 from safeswap.model.microdata import column_blocks
@@ -137,6 +137,21 @@ def mix_runs(words, ends, texts):  # type: ignore[no-untyped-def]
         run += i == ends[run]
         words[i, 0] ^= texts[run, 0]
         words[i, 1] ^= texts[run, 1]
+
+
+@njit(cache=True, nogil=True)
+def name_cells(packed, kinds, entries):  # type: ignore[no-untyped-def]
+    """Write entries of cells named by two numbers, the second one below 2⁶²; the first word is a hash of both.
+
+    Either step of the hash can be undone, so unequal names have unequal words.
+    """
+    for i in range(kinds.size):
+        mixed = packed[1, i] * np.uint64(0x9E3779B97F4A7C15)
+        mixed = packed[0, i] ^ mixed ^ (mixed >> np.uint64(32))
+        mixed = (mixed ^ (mixed >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
+        mixed = (mixed ^ (mixed >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
+        entries[i, 0] = mixed ^ (mixed >> np.uint64(33))
+        entries[i, 1] = (packed[1, i] << np.uint64(2)) | np.uint64(kinds[i])
 
 
 def column_keys(key: bytes, columns: int) -> list[bytes]:
@@ -255,8 +270,14 @@ def count_entries(entries: Words) -> Counts:
     >>> count_entries(make_entries(before, np.array([True, False, False]), after)).tolist()
     [[1, 2, 1, 1], [2, 1, 1, 1]]
     """
-    found = _Kinds()
-    found.add(_Table(1).recount([entries]).counts)
+    return count_parts([entries])
+
+
+def count_parts(parts: Iterable[Words]) -> Counts:
+    """Return what :func:`count_entries` does, for parts that have no cell in common, each used up before the next."""
+    found, table = _Kinds(), _Table(1)
+    for entries in parts:
+        found.add(table.recount([entries]).counts)
     return found.merge()
 
 
@@ -294,7 +315,7 @@ class SpilledCells:
 
     def tally(self, *, limit: int) -> TalliedCells:
         """Return the cells of all batches by their counts."""
-        return tally_kinds([tuple(kind) for kind in self.kinds().tolist()], limit=limit)
+        return tally_kinds(self.kinds().tolist(), limit=limit)
 
     def kinds(self) -> Counts:
         """Return rows of counts before and after, records that stayed in such cells, and the number of such cells."""
@@ -316,7 +337,7 @@ class SpilledCells:
         if not len(self._parted):
             self._parted = np.empty_like(self._held)
         self._spilt.append(spread(self._held[: self._number], self._shift, self._parted))
-        with _translate_write_errors(), open(self._path, "ab", opener=_open_private) as file:
+        with translate_write_errors(), open(self._path, "ab", opener=open_private) as file:
             file.write(self._parted[: self._number].data)
         self._number = 0
 
@@ -336,6 +357,45 @@ class SpilledCells:
                 yield table.recount(_read(file, *run) for run in zip(starts[:, part], sizes[:, part], strict=True))
 
 
+class CutCells:
+    """Counts of cells before and after of a file that is cut into parts without a cell in common: nothing is spilled.
+
+    >>> cells = CutCells(np.array([0, 2, 3]))
+    >>> words = np.array([[1, 4], [1, 4], [2, 8]], np.uint64)
+    >>> cells.add(words, np.array([True, False, False]), words[:1])
+    >>> cells.kinds().tolist()
+    [[1, 1, 1, 1], [2, 2, 1, 1]]
+    """
+
+    def __init__(self, cuts: Rows) -> None:
+        self._sizes = iter(np.diff(cuts).tolist())
+        self._size: int = next(self._sizes)
+        self._held = _NOWHERE, np.zeros(0, dtype=np.bool_), _NOWHERE
+        self._found, self._table = _Kinds(), _Table(1)
+
+    def add(self, before: Words, touched: Flags, after: Words) -> None:
+        """Count records: their cells before, which of them took part, and the cells of these after."""
+        before, touched, after = (
+            np.concatenate(both) for both in zip(self._held, (before, touched, after), strict=True)
+        )
+        start = entered = 0
+        while self._size and start + self._size <= len(before):
+            part = slice(start, start + self._size)
+            some = slice(entered, entered + int(np.count_nonzero(touched[part])))
+            entries = make_entries(before[part], touched[part], after[some])
+            self._found.add(self._table.recount([entries]).counts)
+            start, entered, self._size = part.stop, some.stop, next(self._sizes, 0)
+        self._held = before[start:], touched[start:], after[entered:]
+
+    def tally(self, *, limit: int) -> TalliedCells:
+        """Return the cells of all batches by their counts."""
+        return tally_kinds(self.kinds().tolist(), limit=limit)
+
+    def kinds(self) -> Counts:
+        """Return what :meth:`SpilledCells.kinds` does."""
+        return self._found.merge()
+
+
 ROWS_COMPARED = 1 << 18
 """Records per batch in which cells are best compared."""
 
@@ -350,11 +410,12 @@ class ComparedCells:
     (1, 2, [0, 0, 0, 1])
     """
 
-    def __init__(self, work: Path, names: Sequence[str], *, records: int) -> None:
+    def __init__(self, work: Path, names: Sequence[str], *, records: int, cuts: Rows | None = None) -> None:
+        """Count them; no cell has records on both sides of one of the ``cuts``, if these are given."""
         self.names = tuple(names)
         keys = column_keys(secrets.token_bytes(32), len(names))  # words are comparable within one count only
         self._keys = dict(zip(names, keys, strict=True))
-        self._cells = SpilledCells(work, records=records)
+        self._cells = SpilledCells(work, records=records) if cuts is None else CutCells(cuts)
         self.untouched = self.moved = 0
         self.differ: set[str] = set()
 
@@ -469,12 +530,14 @@ def _read(file: FileIO, start: int, number: int) -> Words:
     return entries
 
 
-def _open_private(path: str, flags: int) -> int:
+def open_private(path: str, flags: int) -> int:
+    """Open a file that its owner alone may read."""
     return os.open(path, flags, 0o600)
 
 
 @contextmanager
-def _translate_write_errors() -> Iterator[None]:
+def translate_write_errors() -> Iterator[None]:
+    """Report a disk that is full or fails while data are spilled to it."""
     try:
         yield
     except OSError as error:

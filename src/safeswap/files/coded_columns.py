@@ -40,14 +40,15 @@ def load_coded(files: ParquetFiles, schema: Schema, names: Sequence[str]) -> Mic
     categorical = [name for name in chosen if schema[name].kind in kinds]
     with ThreadPoolExecutor(1) as aside:
         reading = aside.submit(files.table, [name for name in chosen if name not in categorical])
-        coded = {name: each for name, each in code_columns(files, categorical).items() if _holds_every_bit(each)}
+        coded = {name: each for name, each in code_columns(files, categorical).items() if holds_every_bit(each)}
         parts = [files.table([name for name in categorical if name not in coded]), reading.result()]
     columns = {name: as_column(each) for name, each in coded.items()}
     columns |= {name: column for part in parts for name, column in zip(part.column_names, part.columns, strict=True)}
     return Microdata(pa.table({name: columns[name] for name in chosen}), schema.select(chosen), None, coded)
 
 
-def _holds_every_bit(coded: Coded) -> bool:
+def holds_every_bit(coded: Coded) -> bool:
+    """Return whether codes tell values apart to the bit, and none is missing."""
     kinds = (pa.types.is_signed_integer, pa.types.is_string, pa.types.is_large_string)
     return not coded.has_missing and any(is_kind(coded.levels.type) for is_kind in kinds)
 

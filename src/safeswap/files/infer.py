@@ -8,8 +8,8 @@ Each column is examined in a sample of at most 100,000 records, ten runs spread 
 2. *date*: all values are dates: by type, timestamps at midnight without a zone, or texts ``YYYY-MM-DD``.
 3. *household*: the name says so (``hhid``, ``household``…) and values repeat, or it numbers households by its
    structure (:mod:`safeswap.files.identifiers`).
-4. *weight*: the name says so (``weight``, ``wgt``, ``fnlwgt``…) and all values are numbers of at least 0.
-5. *geography*: the name says so (``state``, ``county``, ``nuts3``…) and the values are not fractions.
+4. *weight*: the name says so (``weight``, ``wgt``, ``poids``…) and all values are numbers of at least 0.
+5. *geography*: the name says so (``state``, ``nuts3``, ``Gemeinde``…) and the values are not fractions.
 6. *ordinal*: ordered categories of a dataframe; or few texts, all of them numbers, ranges or bounds (``<25``,
    ``25-55``, ``65+``) and not all plain numbers. The order is recorded in ``levels``.
 7. *numeric*: all values are numbers, and there are more than 20 distinct ones, or fractions among them, or they
@@ -32,6 +32,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unicodedata import normalize
 
 import numpy as np
 import pyarrow as pa
@@ -122,19 +123,28 @@ MOST_CATEGORIES = 20
 _MOST_RANGES = 50
 _RUNS, _RUN = 10, 10_000
 
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")  # of names without accents
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?|[+-]?inf", re.ASCII)
 _CODE = re.compile(r"0\d+", re.ASCII)
 _INDEX = re.compile(r"__index_level_\d+__")
 MISSING_MARKS = frozenset({"", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", ".", "?", "-"})
 
 _IDENTIFIER = {"id", "ids", "pid", "uid", "uuid", "guid", "serial", "identifier", "recno", "caseid", "rowid", "persid"}
-_HOUSEHOLD = {"hh", "hhid", "hhno", "household", "hhold", "dwelling", "hhserial", "hhnum"}
-_NUMBERING = {"id", "no", "nr", "num", "number", "serial", "key", "code"}
-_WEIGHT = {"weight", "weights", "wt", "wgt", "pweight", "fnlwgt", "pwgt", "hwgt", "pwgtp", "wtfinl", "wgtp"}
+# In English, then in the languages of other agencies, without accents; only words that mean little else.
+_HOUSEHOLD = {
+    "hh", "hhid", "hhno", "household", "hhold", "dwelling", "hhserial", "hhnum",
+    "haushalt", "hhnr", "menage", "hogar", "famiglia", "huishouden", "hushall", "husholdning",
+}  # fmt: skip
+_NUMBERING = {"id", "no", "nr", "num", "number", "serial", "key", "code", "nummer", "numero", "codigo", "codice"}
+_WEIGHT = {
+    "weight", "weights", "wt", "wgt", "pweight", "fnlwgt", "pwgt", "hwgt", "pwgtp", "wtfinl", "wgtp",
+    "gewicht", "hochrechnungsfaktor", "poids", "ponderation", "peso", "ponderacion", "gewichtsfactor", "vikt", "vekt",
+}  # fmt: skip
 _GEOGRAPHY = {
     "geo", "geography", "region", "regions", "state", "province", "county", "canton", "district", "municipality",
     "place", "block", "tract", "ward", "parish", "nuts", "lau", "fips", "puma", "postcode", "zip", "zipcode",
+    "bundesland", "kreis", "landkreis", "gemeinde", "kanton", "bezirk", "plz", "departement", "commune", "provincia",
+    "regione", "comune", "municipio", "comunidad", "comarca", "gemeente", "provincie", "kommun", "kommune", "fylke",
 }  # fmt: skip
 
 
@@ -198,7 +208,8 @@ def _sample(table: pa.Table) -> pa.Table:
 
 
 def _split_name(name: str) -> list[str]:
-    return [word.lower() for word in _WORD.findall(name)]
+    plain = normalize("NFKD", name).encode("ascii", "ignore").decode()
+    return [word.lower() for word in _WORD.findall(plain)]
 
 
 def _is_identifier(name: str, column: pa.ChunkedArray, sample: pa.ChunkedArray) -> bool:

@@ -28,7 +28,7 @@ from safeswap.files.write import Writable, as_table, schema_of
 from safeswap.model.dates import Clock, Program, clock_for, clock_of, is_date_format, to_days
 from safeswap.model.microdata import code_column
 from safeswap.model.schema import Attribute, Kind, Schema, level_texts
-from safeswap.model.text import plural
+from safeswap.model.text import list_names, plural
 
 _MEASURES = {"nominal": Kind.NOMINAL, "ordinal": Kind.ORDINAL, "scale": Kind.NUMERIC}
 
@@ -379,7 +379,7 @@ def _check_labels(schema: Schema, program: Program) -> None:
     long = [a.name for a in schema.attributes if size(a.label) > longest["variable"]]
     long += [a.name for a in schema.attributes if any(size(text) > longest["value"] for text in a.labels.values())]
     if long or size(schema.label) > longest["file"]:
-        where = ", ".join(dict.fromkeys(long[:10])) or "the file"
+        where = list_names(dict.fromkeys(long), most=10) or "the file"
         limits = f"{longest['file']} for the file, {longest['variable']} for a variable, {longest['value']} for a value"
         raise OutputError(
             f"labels are too long for this format ({limits}): {where}",

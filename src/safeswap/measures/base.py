@@ -17,7 +17,7 @@ from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind, Schema, refuse_date
 from safeswap.model.score import Assessment, Axis, Comparison, CountedCells, LeftOut, Score
 from safeswap.model.spec import Stated, require_distinct
-from safeswap.model.text import plural
+from safeswap.model.text import list_names, plural
 
 if TYPE_CHECKING:
     from safeswap.model.scenario import Resolved, Scenario
@@ -332,7 +332,7 @@ def recoding_note(comparison: Comparison, chosen: tuple[str, ...]) -> str:
     from safeswap.measures.aligned import recoded_names
 
     names = recoded_names(comparison, chosen)
-    return f" Compared in the categories of the release: {', '.join(names)}; see information_loss." if names else ""
+    return f" Compared in the categories of the release: {list_names(names)}; see information_loss." if names else ""
 
 
 def left_out_note(comparison: Comparison, chosen: tuple[str, ...]) -> str:
@@ -349,11 +349,7 @@ def left_out_note_of(schema: Schema, chosen: tuple[str, ...]) -> str:
         return ""
     noted = ((Kind.NUMERIC, "numeric"), (Kind.DATE, "dates"))
     lists = [(word, [a.name for a in schema.iter_kind(kind) if a.name not in chosen]) for kind, word in noted]
-    return "".join(
-        f" Not compared, since {word}: {', '.join(names[:8])}{f' and {len(names) - 8} more' if len(names) > 8 else ''}."
-        for word, names in lists
-        if names
-    )
+    return "".join(f" Not compared, since {word}: {list_names(names, most=8)}." for word, names in lists if names)
 
 
 def name_keys(names: tuple[str, ...]) -> str:

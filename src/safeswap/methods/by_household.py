@@ -41,7 +41,7 @@ from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind, Schema, household_attributes, require_household
 from safeswap.model.spec import MaskSpec, Plan
-from safeswap.model.text import plural
+from safeswap.model.text import plural, quote_name
 
 _OF_RECORDS = (SameRows, UntouchedColumns, ReplaysFromAudit)
 """Promises that hold for the person file as they are, and are made for all its columns."""
@@ -292,7 +292,9 @@ class Task:
             text = _name_households(error.message)
             if isinstance(rows, dict):  # by attribute: members' attributes had the gaps of all that were looked at
                 told["records"] = counts = {name: count for name in rows if (count := self._count_gaps(name))}
-                listed = ", ".join(f"{name} ({plural(count, 'household')})" for name, count in counts.items())
+                listed = ", ".join(
+                    f"{quote_name(name)} ({plural(count, 'household')})" for name, count in counts.items()
+                )
                 text = f"there are missing values in {listed}"
             if first:  # positions in the message are those of the file of households
                 text = text.partition(", the first in ")[0] + f", the first in record {first['records'][0]:,}"

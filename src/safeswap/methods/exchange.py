@@ -14,20 +14,20 @@ import pyarrow as pa
 from safeswap.arrays import cells, sparse
 from safeswap.arrays.compiled import is_worth_compiling, run_all, split_runs
 from safeswap.arrays.names import Names
-from safeswap.arrays.types import Codes, Flags, Rows
+from safeswap.arrays.types import Codes, Rows
 from safeswap.engines.base import Constraint, Drawn, Move, Need, Records
 from safeswap.engines.memory import MemoryRecords
 from safeswap.errors import InputError, SpecError
 from safeswap.model.audit import Exchange
-from safeswap.model.columns import aligned_columns, as_codes, number_cells
+from safeswap.model.columns import aligned_columns, as_codes, has_distinct_levels, number_cells
 from safeswap.model.effect import Effect, Permuted
 from safeswap.model.invariant import Invariant
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
-from safeswap.model.microdata import Microdata, code_column, take_rows
+from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind, Schema, refuse_date
 from safeswap.model.spec import MaskSpec, Plan
-from safeswap.model.text import plural
+from safeswap.model.text import plural, quote_name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,11 +126,14 @@ def refuse_missing(counts: Mapping[str, int], *, code: str, hint: str) -> None:
     """Refuse attributes with missing values, of which ``counts`` gives the numbers."""
     some = {name: count for name, count in counts.items() if count}
     if some:
-        listed = ", ".join(f"{name} ({plural(count, 'record')})" for name, count in some.items())
+        listed = ", ".join(f"{quote_name(name)} ({plural(count, 'record')})" for name, count in some.items())
         raise InputError(f"there are missing values in {listed}", code=code, hint=hint, records=some)
 
 
 MISSING_KEYS = 'edit or impute them first, or say missing_keys="level" to treat missing as a separate value'
+
+
+_MIXED_ROWS = 1 << 14  # at once: their words stay in the cache from one column to the next
 
 
 def count_compensating(before: Microdata, after: Microdata, exchanges: tuple[Exchange, ...]) -> int:
@@ -144,14 +147,14 @@ def count_compensating(before: Microdata, after: Microdata, exchanges: tuple[Exc
     swapped = tuple(dict.fromkeys(name for exchange in exchanges for name in exchange.attributes))
     others = tuple(name for name in before.schema.categorical if name not in swapped)
     # A record unlike all others in the rest leaves one cell and enters another: no other record compensates for it.
-    alike, rest, size = _pack_alike(before, others, rows)
+    alike, rest, size = _number_alike(before, others, rows)
     return count_in_vain(before, after, swapped, rows[alike], [(rest, size)])
 
 
 def find_rows(exchanges: Sequence[Exchange]) -> Rows:
-    """Return the rows that take part in some exchange, each once."""
+    """Return the rows that take part in some exchange, each once, in file order: columns are then read forward."""
     if len(exchanges) == 1 and not exchanges[0].directed:
-        return exchanges[0].pairs.ravel()
+        return np.sort(exchanges[0].pairs, axis=None)
     return np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *(each.pairs.ravel() for each in exchanges)]))
 
 
@@ -167,45 +170,67 @@ def count_in_vain(
     return int(np.count_nonzero(was != now)) - cells.count_net_change([rest, was], [rest, now], [rest_size, size])
 
 
-def _pack_alike(data: Microdata, names: Names, rows: Rows) -> tuple[Flags, Codes, int]:
-    """Flag the rows that agree with another in all these attributes, and a few that do not; pack their cells."""
-    labels: dict[str, tuple[Codes, int | None]] = {}
+def _number_alike(data: Microdata, names: Names, rows: Rows) -> tuple[Rows, Codes, int]:
+    """Return the places of the rows that agree with another in all these attributes, a number for each, a bound."""
+    labels = [_labels_of(data, name, rows) for name in names]
+    words = np.zeros(len(rows), dtype=np.uint64)
 
-    def look_up(name: str) -> None:
-        column = data.table.column(name)
-        if data.cached_codes(name) is None and pa.types.is_integer(column.type) and not column.null_count:
-            labels[name] = take_rows(column, rows).to_numpy(), None  # few of them need codes
-        else:
-            labels[name] = data.codes_at(name, rows)
+    def mix(start: int) -> None:
+        here = slice(start, start + _MIXED_ROWS)
+        part = words[here]
+        for each in labels:
+            part *= np.uint64(sparse.MULTIPLIER)
+            part += each.take(here)
 
-    runs = split_runs(len(rows), len(names))
-    run_all(look_up, names, len(runs))
-    alike = np.ones(len(rows), dtype=np.bool_)
+    run_all(mix, range(0, len(rows), _MIXED_ROWS), len(split_runs(len(rows), len(names))))
+    places = np.arange(len(rows))
     if is_worth_compiling(len(rows) * len(names)):
-        mixed = np.zeros(len(rows), dtype=np.uint64)
+        places = np.flatnonzero(sparse.flag_repeated(words))
+    places = places[np.argsort(words[places])]
+    ordered = words[places]
+    is_same = np.concatenate([[False], ordered[1:] == ordered[:-1], [False]])
+    some = np.flatnonzero(is_same[1:] | is_same[:-1])
+    places, is_same = places[some], is_same[some]
+    differs = [each.take(places[1:]) != each.take(places[:-1]) for each in labels]
+    if names and (np.logical_or.reduce(differs) & is_same[1:]).any():  # different values with one word: hardly ever
+        return places, *cells.pack(*zip(*(each.code(places) for each in labels), strict=True))
+    return places, np.cumsum(~is_same).astype(np.uint32), len(places) + 1
 
-        def mix(run: tuple[int, int]) -> None:
-            part = mixed[slice(*run)]
-            for name in names:
-                part *= np.uint64(sparse.MULTIPLIER)
-                part += labels[name][0][slice(*run)].astype(np.uint64, copy=False)
 
-        run_all(mix, runs)
-        alike = sparse.flag_repeated(mixed)
-    if not names:
-        return alike, np.zeros(len(rows), dtype=np.uint8), 1
-    places, chosen = np.flatnonzero(alike), dict[str, tuple[Codes, int]]()
+@dataclass(frozen=True, eq=False)
+class _Labels:
+    """Numbers that are equal in two rows if and only if the values of an attribute are."""
 
-    def choose(name: str) -> None:
-        codes, size = labels[name]
-        codes = codes[places]
-        if size is None:
-            coded = code_column(pa.chunked_array([pa.array(codes)]))
-            codes, size = coded.codes, coded.cardinality
-        chosen[name] = codes, size
+    values: Codes
+    rows: Rows | None  # of ``values``; None if there is one value for each row asked about
+    above: int | None  # a number above all, if they are codes
 
-    run_all(choose, names, len(runs))
-    return alike, *cells.pack(*zip(*(chosen[name] for name in names), strict=True))
+    def take(self, places: Rows | slice) -> Codes:
+        """Return the numbers of some of the rows."""
+        return self.values[places if self.rows is None else self.rows[places]]
+
+    def code(self, places: Rows) -> tuple[Codes, int]:
+        """Return codes of some of the rows, and a number above all."""
+        numbers = self.take(places)
+        if self.above is not None:
+            return numbers, self.above
+        distinct, codes = np.unique(numbers, return_inverse=True)
+        return codes.astype(np.uint32), max(1, len(distinct))
+
+
+def _labels_of(data: Microdata, name: str, rows: Rows) -> _Labels:
+    """Return the labels of an attribute, without a copy where whole numbers or codes are at hand."""
+    coded, column = data.cached_codes(name), data.table.column(name)
+    if coded is not None:
+        return _Labels(coded.codes, rows, coded.cardinality)
+    if column.num_chunks == 1 and not column.null_count:
+        whole = column.chunk(0)
+        if pa.types.is_dictionary(column.type) and has_distinct_levels(column):
+            whole = whole.indices
+        if pa.types.is_integer(whole.type):
+            return _Labels(whole.to_numpy().view(f"u{whole.type.bit_width // 8}"), rows, None)
+    codes, size = data.codes_at(name, rows)
+    return _Labels(codes, None, size)
 
 
 def _pack_both(before: Microdata, after: Microdata, names: Names, rows: Rows) -> tuple[Codes, Codes, int]:

@@ -14,7 +14,7 @@ from safeswap.model.audit import Audit
 from safeswap.model.evidence import Evidence
 from safeswap.model.households import Households, Reduction, find_holders, find_households, find_split
 from safeswap.model.invariant import Invariant
-from safeswap.model.text import plural
+from safeswap.model.text import list_names, plural
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class MatesAgree(Invariant):
     @property
     def sentence(self) -> str:
         """The promise in words."""
-        return f"{', '.join(self.attributes)} changed for all members of a household or for none."
+        return f"{list_names(self.attributes)} changed for all members of a household or for none."
 
     def problem(self, evidence: Evidence) -> str:
         """Count the households that agreed before and do not now."""

@@ -53,7 +53,7 @@ from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind, Schema
 from safeswap.model.spec import CATEGORIES, MaskSpec, Plan, refuse_repeats, takes
-from safeswap.model.text import plural
+from safeswap.model.text import list_names, plural
 
 _SELECT, _DERANGE = 1 << 32, 2 << 32
 """Purposes of a word, above the number of the attempt."""
@@ -209,8 +209,8 @@ class RandomPermutation(ComparingPromise):
     @property
     def sentence(self) -> str:
         """The promise, with the probability, which is public by design."""
-        moved = ", ".join(name for name in self.attributes if name not in self.fixed)
-        within = f"records with the same {', '.join(self.fixed)}" if self.fixed else "all records"
+        moved = list_names(name for name in self.attributes if name not in self.fixed)
+        within = f"records with the same {list_names(self.fixed)}" if self.fixed else "all records"
         if self.epsilon is not None:
             how = f"a probability p for which ε is {self.epsilon:.6g}"
         else:

@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from safeswap.arrays import keyed
 from safeswap.arrays.names import Names
-from safeswap.arrays.types import Flags, Floats, Words
+from safeswap.arrays.types import Flags, Floats, Identity, Words
 from safeswap.engines.base import Need
 from safeswap.errors import InfeasibleError, InputError, SpecError
 from safeswap.methods.exchange import Columns
@@ -34,6 +33,7 @@ from safeswap.model.spec import MaskSpec, Plan
 FEWEST = 3
 """Minimum number of values in a published mean; fewer would reveal too much about each."""
 
+_FEW = 1_000
 _LARGEST = 1e150
 """Values up to this have finite sums of squares; differences of at least its inverse have squares above 0."""
 
@@ -99,13 +99,15 @@ def refuse_extreme(name: str, values: Floats) -> None:
 
 def refuse_constant(name: str, values: Floats) -> None:
     """Refuse an attribute without any variation."""
-    if not np.fmin.reduce(values, initial=np.inf) < np.fmax.reduce(values, initial=-np.inf):
-        raise InfeasibleError(
-            f"{name!r} has the same value in every record, or none: there is nothing to mask it with",
-            code="constant-attribute",
-            hint="leave it out",
-            attribute=name,
-        )
+    for some in (values[:_FEW], values):  # most attributes vary in their first values
+        if np.fmin.reduce(some, initial=np.inf) < np.fmax.reduce(some, initial=-np.inf):
+            return
+    raise InfeasibleError(
+        f"{name!r} has the same value in every record, or none: there is nothing to mask it with",
+        code="constant-attribute",
+        hint="leave it out",
+        attribute=name,
+    )
 
 
 def refuse_few(name: str, number: int, end: str) -> None:
@@ -147,18 +149,24 @@ class Draws:
 
     def words(self, batch: Microdata, purpose: str) -> Words:
         """Return two uniform words per record of the batch, specific to one purpose."""
-        return keyed.record_words(*self._identify(batch, purpose))
+        return self.lazy_words(batch, [purpose])[purpose].whole()
+
+    def lazy_words(self, batch: Microdata, purposes: Iterable[str]) -> dict[str, keyed.KeyedWords]:
+        """Return the words of several purposes, still to be made, of records that are identified once."""
+        identity = self._identity(batch)
+        return {purpose: keyed.KeyedWords(identity, self._purpose_key(purpose)) for purpose in purposes}
 
     def word_chunks(self, batch: Microdata, purpose: str, *, chunk: int = keyed.CHUNK) -> Iterator[tuple[int, Words]]:
         """Yield the same words a chunk at a time, with its first row, in a buffer that the next chunk reuses."""
-        return keyed.word_chunks(*self._identify(batch, purpose), chunk=chunk)
+        return keyed.word_chunks(self._identity(batch), self._purpose_key(purpose), chunk=chunk)
 
-    def _identify(self, batch: Microdata, purpose: str) -> tuple[npt.NDArray[np.int64] | Words, bytes]:
+    def _identity(self, batch: Microdata) -> Identity:
         identity = record_identity(batch, keyed.derive(self.key.secret, "identity"))
-        if batch.schema.identifier is None and self.start:
-            identity = identity + self.start
+        return identity + self.start if batch.schema.identifier is None and self.start else identity
+
+    def _purpose_key(self, purpose: str) -> bytes:
         asked = ("data", self.data_name, self.records, self.method, purpose, self.replicate)
-        return identity, keyed.derive(self.key.secret, *asked)
+        return keyed.derive(self.key.secret, *asked)
 
 
 def record_words(data: Microdata, key: Key, method: str, purpose: str, *, replicate: int) -> Words:

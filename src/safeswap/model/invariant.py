@@ -21,7 +21,7 @@ from safeswap.arrays.names import Names
 from safeswap.model.audit import Audit
 from safeswap.model.evidence import Evidence, PairEvidence
 from safeswap.model.microdata import Microdata
-from safeswap.model.text import plural
+from safeswap.model.text import join_names, plural
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -291,8 +291,3 @@ class ReplaysFromAudit(PairPromise):
 def _describe_changes(evidence: PairEvidence, names: Names) -> str:
     counts = {name: evidence.count_changed(name) for name in names}
     return "; ".join(f"{name} has changed in {plural(count, 'record')}" for name, count in counts.items() if count)
-
-
-def join_names(names: Names) -> str:
-    """Return names as they are listed in a sentence."""
-    return ", ".join(names[:-1]) + " and " + names[-1] if len(names) > 1 else "".join(names)

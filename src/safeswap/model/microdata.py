@@ -465,7 +465,8 @@ def column_identity(column: pa.ChunkedArray, identity_key: bytes) -> npt.NDArray
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if pa.types.is_integer(column.type) and column.type != pa.uint64():
-        values: npt.NDArray[np.int64] = column.to_numpy().astype(np.int64, copy=False)
+        whole = column.chunk(0) if column.num_chunks == 1 else column  # of several, a copy is made
+        values: npt.NDArray[np.int64] = whole.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
         return np.ascontiguousarray(values)
     return _text_blocks(column, identity_key)
 

@@ -16,7 +16,7 @@ from safeswap.errors import SpecError
 from safeswap.model.combination import CombinationFields, Combinations
 from safeswap.model.schema import Kind, Schema, attribute_hint, require_household
 from safeswap.model.spec import refuse_repeats
-from safeswap.model.text import plural
+from safeswap.model.text import list_names, plural
 
 if TYPE_CHECKING:
     from safeswap.model.microdata import Microdata
@@ -91,7 +91,7 @@ class Scenario(Combinations):
         """The scenario in words."""
         meaning = self.note or INTRUDERS.get(self.name, "")
         unit = "; whole households are looked for" if self.unit == "household" else ""
-        return f"{self.name}: {meaning + '; ' if meaning else ''}keys {', '.join(self.names)}{unit}"
+        return f"{self.name}: {meaning + '; ' if meaning else ''}keys {list_names(self.names)}{unit}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values; ``Scenario(**values)`` restores the scenario from them."""
@@ -169,7 +169,7 @@ class Resolved:
         """
         if not self.gone:
             return ""
-        text = f"Without {', '.join(self.gone)}, which {'is' if len(self.gone) == 1 else 'are'} not released"
+        text = f"Without {list_names(self.gone)}, which {'is' if len(self.gone) == 1 else 'are'} not released"
         return f"{text}." if self.keys else f"{text}: no key is left to find anybody by."
 
 

@@ -13,6 +13,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 from safeswap.errors import SpecError
 from safeswap.model.checked import check_types
 from safeswap.model.spec import Stated
+from safeswap.model.text import list_names
 
 
 def level_texts(levels: pa.Array) -> list[str]:
@@ -227,7 +228,7 @@ def attribute_hint(name: object, names: tuple[str, ...]) -> str:
     """Return what to do about a name that no attribute has."""
     if isinstance(name, int) and str(name) in names:
         return f"names are text, also those of numbered columns: write {str(name)!r}"
-    return "the attributes are: " + ", ".join(names[:20]) + (" …" if len(names) > 20 else "")
+    return f"the attributes are: {list_names(names, most=20)}"
 
 
 def household_column(schema: Schema) -> str | None:

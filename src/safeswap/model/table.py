@@ -20,7 +20,7 @@ from safeswap.errors import InputError, SpecError
 from safeswap.model.columns import rank_columns, ranked_levels, to_numbers
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import level_texts, refuse_date
-from safeswap.model.text import plural
+from safeswap.model.text import list_names, plural
 
 MOST_CELLS = 1 << 26
 """The largest number of cells, empty ones included; larger tables are refused."""
@@ -82,7 +82,7 @@ class CountTable:
                 raise SpecError(
                     f"the table has no variable {name!r}",
                     code="unknown-variable",
-                    hint="its variables are: " + ", ".join(self.names),
+                    hint="its variables are: " + list_names(self.names),
                     variable=name,
                 )
         return tuple(sorted({self.names.index(name) for name in names}))
@@ -149,7 +149,7 @@ def _check_link(one: CountTable, other: CountTable, shared: Names) -> None:
     if differ:
         raise InputError(
             f"the margins that {' × '.join(one.names)} and {' × '.join(other.names)} share do not agree: {differ:,} of "
-            f"{plural(margin.size, 'figure')} by {', '.join(shared) or 'total'} differ",
+            f"{plural(margin.size, 'figure')} by {list_names(shared) or 'total'} differ",
             code="margins-disagree",
             hint="tabulate all tables of a programme from one file, or correct the counts",
             shared=list(shared),
@@ -208,7 +208,7 @@ def tabulate(data: Microdata, names: Sequence[str], *, weighted: bool = False) -
     columns, sizes = rank_columns(data, tuple(names))
     if prod(sizes) > MOST_CELLS:
         raise InputError(
-            f"the table by {', '.join(names)} would have {prod(sizes):,} cells; the limit is {MOST_CELLS:,}",
+            f"the table by {list_names(names)} would have {prod(sizes):,} cells; the limit is {MOST_CELLS:,}",
             code="too-many-cells",
             hint="recode attributes to fewer levels, or leave one out",
         )

@@ -15,13 +15,38 @@ def plural(number: int, one: str, many: str = "") -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
-def list_names(names: Iterable[str]) -> str:
-    """Return names separated by commas; one that contains a comma itself is quoted, so that it does not read as two.
+def quote_name(name: str) -> str:
+    """Return a name for a sentence, in quotes if it contains a comma: it would read as two.
 
-    >>> list_names(["Straße, Haus", "Ort"])
-    "'Straße, Haus', Ort"
+    With these quotes the command line takes it as one, too.
     """
-    return ", ".join(f"'{name}'" if "," in name else name for name in names)
+    return f'"{name}"' if "," in name else name
+
+
+def list_names(names: Iterable[str], *, most: int | None = None) -> str:
+    """Return names separated by commas, ``most`` of them and the number of the others.
+
+    >>> list_names(["Straße, Haus", "Ort", "Land"], most=2)
+    '"Straße, Haus", Ort and 1 more'
+    """
+    listed = [quote_name(name) for name in names]
+    more = 0 if most is None else len(listed) - most
+    return ", ".join(listed[:most]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def join_names(names: Iterable[str]) -> str:
+    """Return names as they are listed in a sentence.
+
+    >>> join_names(["Age", "Sex", "Straße, Haus"])
+    'Age, Sex and "Straße, Haus"'
+    """
+    return join_phrases(map(quote_name, names))
+
+
+def join_phrases(phrases: Iterable[str]) -> str:
+    """Return phrases separated by commas, the last by "and"."""
+    *others, last = list(phrases) or [""]
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 RiskModel = Literal["franconi-polettini", "inverse"]

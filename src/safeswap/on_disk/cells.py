@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from safeswap.arrays.names import Names
 from safeswap.engines.base import Need
-from safeswap.engines.spilled_cells import ROWS_COMPARED, ComparedCells, flag_changed
+from safeswap.engines.spilled_cells import ROWS_COMPARED, ComparedCells, TalliedCells, flag_changed
 from safeswap.errors import InputError
 from safeswap.files.atomic import working_directory
 from safeswap.files.infer import resolve_file_schema
@@ -177,7 +177,18 @@ def cell_attributes(schema: Schema, attributes: Sequence[str] | None) -> Names:
     return names
 
 
-def as_counted(schema: Schema, names: Names, cells: ComparedCells, *, limit: int) -> CountedCells:
+class CellChanges(Protocol):
+    """The cells of records before and after: which columns differ, the records that took no part, and the counts."""
+
+    differ: set[str]
+    untouched: int
+
+    def tally(self, *, limit: int) -> TalliedCells:
+        """Return the cells by their counts."""
+        ...
+
+
+def as_counted(schema: Schema, names: Names, cells: CellChanges, *, limit: int) -> CountedCells:
     """Return the cells in the form of the measures."""
     return CountedCells(
         schema=schema,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -30,12 +30,14 @@ from safeswap.model.microdata import Microdata, column_blocks, column_identity, 
 from safeswap.model.score import CountedCells
 from safeswap.model.text import plural
 from safeswap.on_disk.cells import as_counted, cell_attributes
-from safeswap.on_disk.job import RewrittenFile, check_promises, check_separate
+from safeswap.on_disk.job import ChangedColumn, RewrittenFile, check_promises, check_separate
 from safeswap.on_disk.value_changes import check_memory
 
 _COUNTED_AT_ONCE = 1 << 22
 _MOST_PARTS = 128
 """Changed records counted together, so that counting takes little memory; and the number of such parts."""
+_NOWHERE: Rows = np.zeros(0, dtype=np.int64)
+_NO_CODES: UInt32s = np.zeros(0, dtype=np.uint32)
 
 
 class DuckDBFile(RewrittenFile):
@@ -61,7 +63,7 @@ class DuckDBFile(RewrittenFile):
     def open(self, read: Names) -> None:
         """Open the columns for streaming, and check the identifier."""
         identity_key = keyed.derive(self.job.key.secret, "identity")
-        self.stream = RecordStream(self.files, self.schema.select(read))
+        self.stream = RecordStream(self.files, self.schema.select(read), self.store.work)
         self.records = DuckDBRecords(self.stream, self.store, identity_key=identity_key)
         self._check_identifier(identity_key)
         return_memory()
@@ -86,9 +88,15 @@ class DuckDBFile(RewrittenFile):
         """Return the changed columns of the next records."""
         if self._after is None or start == 0:
             self._after = _InOrder(self._exchange_batches())
-        codes = self._after.take(stop - start, len(self.names))
-        values = [self.stream.coders[name].values(column) for name, column in zip(self.names, codes, strict=True)]
-        return {name: pa.chunked_array([column]) for name, column in zip(self.names, values, strict=True)}
+        taken = self._after.take(stop - start)
+        found = {}
+        for place, name in enumerate(self.names):
+            parts = [columns[place] for columns in taken]
+            if not _is_plain(self.files.schema.field(name).type):  # one dictionary for all, as far as it is known now
+                codes = np.concatenate([np.zeros(0, dtype=np.uint32), *parts])
+                parts = [self.stream.coder(name).values(codes)]
+            found[name] = pa.chunked_array(parts, None if parts else self.files.schema.field(name).type)
+        return found
 
     def iter_pairs(self) -> Iterator[tuple[int, Rows]]:
         """Yield the number of an exchange and pairs of row numbers, in the order of drawing, in batches."""
@@ -164,20 +172,50 @@ class DuckDBFile(RewrittenFile):
         assert self._compensating is not None  # noqa: S101  (counted while or after the files were verified)
         return self._compensating
 
-    def _exchange_batches(self) -> Iterator[list[UInt32s]]:
-        """Yield the codes of the exchanged columns after, in the order of the records."""
+    def iter_changed(self, part: Path) -> Iterator[ChangedColumn]:
+        """Yield the columns that are replaced: as codes if these are kept: what was written was compared with them."""
+        move = self.moves[0] if len(self.moves) == 1 and isinstance(self.moves[0].pairs, HeldPairs) else None
+        if move is None or not {*self.names} <= self.stream.kept.keys() & {*move.names}:
+            yield from super().iter_changed(part)
+            return
+        for name in self.names:
+            changes = self.records.changes(move.pairs, (name,), directed=move.directed)
+            sides = self._iter_codes(name, iter(())), self._iter_codes(name, changes)
+            yield ChangedColumn(name, *sides)
+
+    def _iter_codes(self, name: str, changes: Iterator[tuple[Rows, list[UInt32s]]]) -> Iterator[pa.ChunkedArray]:
+        """Yield a column, some codes of which are others."""
+        changed, coder = _Changes(changes, 1), self.stream.coder(name)
+        for batch in self.stream.batches((name,)):
+            codes = batch.codes(name)
+            places, (fresh,) = changed.take_until(batch.stop)
+            codes[places - batch.start] = fresh
+            yield pa.chunked_array([coder.values(codes)])
+
+    def _exchange_batches(self) -> Iterator[list[Any]]:
+        """Yield the exchanged columns after, in the order of the records: whole numbers, and the codes of others."""
         changes = [
             _Changes(self.records.changes(move.pairs, move.names, directed=move.directed), len(move.names))
             for move in self.moves
         ]
-        coders = [self.stream.coder(name) for name in self.names]
         for start, batch in self.files.batches(self.names, rows=rows_per_batch(len(self.names))):
-            after = [coder.codes(column) for coder, column in zip(coders, batch.columns, strict=True)]
+            fresh: dict[str, tuple[Rows, UInt32s]] = {}
             for move, change in zip(self.moves, changes, strict=True):
                 places, codes = change.take_until(start + batch.num_rows)
-                for name, column in zip(move.names, codes, strict=True):
-                    after[self.names.index(name)][places - start] = column
-            yield after
+                fresh |= {name: (places - start, column) for name, column in zip(move.names, codes, strict=True)}
+            yield [self._put(name, batch.column(name), *fresh.get(name, ())) for name in self.names]
+
+    def _put(self, name: str, column: pa.Array, places: Rows = _NOWHERE, codes: UInt32s = _NO_CODES) -> Any:
+        """Return a column with the values of these codes in some places; of other than whole numbers, the codes."""
+        coder, kind = self.stream.coder(name), column.type
+        if _is_plain(kind) and not column.null_count and MISSING not in codes:
+            numbers = column.to_numpy().copy()
+            if len(codes):
+                numbers[places] = coder.values(codes).cast(kind).to_numpy()
+            return pa.array(numbers, kind)
+        after = coder.codes(column)
+        after[places] = codes
+        return coder.values(after).cast(kind) if _is_plain(kind) else after
 
     def _check_identifier(self, identity_key: bytes) -> None:
         """Refuse missing or shared identifiers; ascending ones are checked in the same pass."""
@@ -482,20 +520,27 @@ class _Changes:
 
 
 class _InOrder:
-    """Batches of codes, recut to other lengths."""
+    """Batches of columns, recut to other lengths."""
 
-    def __init__(self, batches: Iterator[list[UInt32s]]) -> None:
+    def __init__(self, batches: Iterator[list[Any]]) -> None:
         self._batches = batches
-        self._held: list[list[UInt32s]] = []
+        self._held: list[list[Any]] = []
 
-    def take(self, number: int, width: int) -> list[UInt32s]:
-        while sum(len(held[0]) for held in self._held) < number:
-            self._held.append(next(self._batches))
-        if not self._held:
-            return [np.zeros(0, dtype=np.uint32) for _ in range(width)]
-        joined = [np.concatenate(columns) for columns in zip(*self._held, strict=True)]
-        self._held = [[column[number:] for column in joined]] if len(joined[0]) > number else []
-        return [column[:number] for column in joined]
+    def take(self, number: int) -> list[list[Any]]:
+        """Return the next records, in one batch or several."""
+        taken = []
+        while number:
+            columns = self._held.pop() if self._held else next(self._batches)
+            taken.append([column[:number] for column in columns])
+            if len(columns[0]) > number:
+                self._held.append([column[number:] for column in columns])
+            number -= len(taken[-1][0])
+        return taken
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    """Return whether values are put in place as they are."""
+    return bool(pa.types.is_integer(kind))
 
 
 def _bad_identifier(code: str, message: str, name: str, rows: list[int]) -> InputError:

@@ -29,7 +29,7 @@ from safeswap.model.invariant import Finding, Invariant, verify
 from safeswap.model.masked import Masked, MaskedFile
 from safeswap.model.schema import Schema
 from safeswap.model.score import Assessment
-from safeswap.model.text import plural
+from safeswap.model.text import list_names, plural
 from safeswap.on_disk.audit_record import note_exchange, read_audit_json
 from safeswap.on_disk.job import (
     Announcement,
@@ -218,7 +218,7 @@ def _verify(output: Output, part: Path, promises: tuple[Invariant, ...]) -> tupl
         invariant="CopiedColumns",
         sentence="Every column in which nothing was to change is the same in both files.",
         ok=not wrong,
-        problem=f"{plural(len(wrong), 'column is', 'columns are')} not as before: {', '.join(wrong[:5])}"
+        problem=f"{plural(len(wrong), 'column is', 'columns are')} not as before: {list_names(wrong[:5])}"
         if wrong
         else "",
     )

@@ -42,13 +42,12 @@ from safeswap.model.invariant import (
     Invariant,
     KeptMargin,
     UntouchedColumns,
-    join_names,
     verify,
 )
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata, PastStep
 from safeswap.model.schema import Kind, attribute_hint
-from safeswap.model.text import plural
+from safeswap.model.text import join_names, list_names, plural
 from safeswap.pipelines.method import effects_of
 
 _NUMBERS_OF_UNITS = (Kind.IDENTIFIER, Kind.HOUSEHOLD)
@@ -105,7 +104,7 @@ class Change:
     def details(self) -> str:
         """The change with its steps and the number of blanked values: for use inside the building."""
         parts = [*self.recoded, *(f"by {name}" for name in self.perturbed_by)]
-        parts += [f"{plural(self.blanked, 'value')} blanked by {', '.join(self.blanked_by)}"] if self.blanked else []
+        parts += [f"{plural(self.blanked, 'value')} blanked by {list_names(self.blanked_by)}"] if self.blanked else []
         if self.levels is not None:
             parts.append(f"{self.levels[0]:,} to {plural(self.levels[1], 'value')}")
         return "; ".join(parts)
@@ -224,7 +223,7 @@ class ComposedMargin(AttributesPromise):
             moved = evidence.count_moved_cells(self.attributes)
         else:
             moved = _count_grown_cells(evidence, self.attributes)
-        by = ", ".join(self.attributes)
+        by = list_names(self.attributes)
         return (
             f"{plural(moved, f'cell by {by} has', f'cells by {by} have')} another count than promised" if moved else ""
         )

@@ -21,7 +21,7 @@ from safeswap.model.columns import to_numbers
 from safeswap.model.microdata import Microdata
 from safeswap.model.scenario import Scenario, propose_bands
 from safeswap.model.schema import Attribute, Kind, Schema
-from safeswap.model.text import plural
+from safeswap.model.text import list_names, plural, quote_name
 from safeswap.model.two_files import merge_files
 from safeswap.on_disk.masking import digest_of_both
 from safeswap.projects.project import Project
@@ -142,7 +142,7 @@ def _describe(data: Microdata, attribute: Attribute, levels: dict[str, int], des
     }
     if kind is Kind.HOUSEHOLD:
         same = _constant_within(data, name)
-        return f"repeats: {counted}" + (f"; constant within: {', '.join(same)}" if same else "")
+        return f"repeats: {counted}" + (f"; constant within: {list_names(same)}" if same else "")
     text = told.get(kind, "")
     if name in design:
         text = f"{design[name][1]}: {distinct}"
@@ -194,7 +194,7 @@ def _possible_keys(data: Microdata) -> tuple[str, ...]:
 
 
 def _tell_ranks(ranked: KeySuggestions) -> str:
-    told = ", ".join(f"{each.name} +{each.added:.1%}" for each in ranked)
+    told = ", ".join(f"{quote_name(each.name)} +{each.added:.1%}" for each in ranked)
     return f"ranked by the records each adds to those that are unique: {told}; remove what no outsider can know"
 
 

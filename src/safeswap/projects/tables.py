@@ -23,7 +23,7 @@ from safeswap.methods.safe.spec import SafeTables
 from safeswap.model.microdata import Microdata, code_column
 from safeswap.model.schema import level_texts
 from safeswap.model.table import MISSING, MOST_CELLS, CountTable, Programme, long_table, tabulate, whole_counts
-from safeswap.model.text import plural
+from safeswap.model.text import list_names, plural
 
 COUNT = "count"
 
@@ -169,7 +169,7 @@ def _refuse_repeated(cells: Rows, names: tuple[str, ...]) -> None:
     repeated = len(cells) - len(np.unique(cells))
     if repeated:
         raise InputError(
-            f"{plural(repeated, 'row repeats', 'rows repeat')} a cell by {', '.join(names)}",
+            f"{plural(repeated, 'row repeats', 'rows repeat')} a cell by {list_names(names)}",
             code="repeated-cell",
             hint="give each cell one row; omit totals, which follow from the cells",
             rows=repeated,

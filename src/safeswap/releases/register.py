@@ -27,6 +27,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
@@ -34,6 +35,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from safeswap.arrays.keyed import derive
+from safeswap.arrays.types import Rows
 from safeswap.model.columns import same_memory
 from safeswap.model.ledger import AS_WRITTEN, Ledger, LevelWords, Spelling, Words, hash_blocks, hash_values
 from safeswap.model.masked import Masked
@@ -41,7 +43,7 @@ from safeswap.model.microdata import Microdata, PastStep, is_bytes, join_pasts
 from safeswap.releases.ledger import LedgerFile
 
 if TYPE_CHECKING:
-    from safeswap.on_disk.job import Announcement
+    from safeswap.on_disk.job import Announcement, ChangedColumn
 
 Past: TypeAlias = tuple[PastStep, ...]
 
@@ -50,6 +52,7 @@ _TIME = r"^\d{4}-\d\d-\d\d[t ]\d\d:\d\d:\d\d"
 _TRIED = 1000  # records by which a column of times is recognised
 _FEWEST_CHANGES = 20  # a column whose value changes less often from record to record may occur in any file
 _MIXED_AT_ONCE = 1 << 14  # words; with room to mix them they fit the cache
+_FEW = 4  # of so many records at most one has changed
 _PLACE_FACTOR, _WORD_FACTOR = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xFF51AFD7ED558CCD)
 _SEALED_SIZE = 1024  # sealed steps are padded to multiples of this: their length tells nothing
 
@@ -219,8 +222,9 @@ def enter_files(masking: Announcement, register: Register) -> None:
     before: dict[bytes, str | None] = dict.fromkeys(_name_bytes(masking.source_digest, register))
     after = _name_bytes(masking.masked_digest, register)
     for column in masking.columns:
-        before |= dict.fromkeys(_name_pieces(column.before, register), column.name)
-        after += _name_pieces(column.after, register)
+        old, new = _name_sides(column, register)
+        before |= dict.fromkeys(old, column.name)
+        after += new
     past = () if register.is_empty else join_pasts(register.read(list(before)))
     entries = {name: _past_of(column, past) for name, column in before.items()}
     entries |= {name: (*past, *masking.steps) for name in after if name not in entries}
@@ -268,7 +272,7 @@ def _name_table(table: pa.Table, register: Register, wanted: Collection[str]) ->
         return kept[0]
     rows, columns = np.zeros(table.num_rows, np.uint64), {}
     for name in table.column_names:
-        blocks = _add_words(_hash_column(table.column(name), register), rows)
+        blocks = _add_words(hash_blocks(*_spell(table.column(name), register)), rows)
         if name in wanted:
             columns[name] = _name_column(blocks, register)
         else:
@@ -283,7 +287,7 @@ def _sum_words(table: pa.Table, register: Register) -> Words:
     """Return the sum of the words of each record."""
     rows = np.zeros(table.num_rows, np.uint64)
     for column in table.columns:
-        deque(_add_words(_hash_column(column, register), rows), maxlen=0)
+        deque(_add_words(hash_blocks(*_spell(column, register)), rows), maxlen=0)
     return rows
 
 
@@ -307,36 +311,60 @@ def _name_rows(rows: Words, register: Register) -> bytes:
     return _digest(register, "records", b"".join(each.to_bytes(8, "little") for each in sums))
 
 
-def _name_pieces(pieces: Iterable[pa.ChunkedArray], register: Register) -> list[bytes]:
-    """Name a column that is read in pieces."""
-    known = LevelWords()
-    return _name_column((words for piece in pieces for words in _hash_column(piece, register, known)), register)
+def _name_sides(column: ChangedColumn, register: Register) -> tuple[list[bytes], list[bytes]]:
+    """Name a column before and after, read in pieces; where they lie side by side, only changed values are hashed."""
+    known, old, new = (LevelWords(), LevelWords()), _WordsDigest(), _WordsDigest()
+    for before, after in zip_longest(column.before, column.after):
+        rows = _find_few_changes(before, after) if old.number == new.number else None
+        words = np.empty(0, np.uint64) if before is None else _hash_column(before, register, known[0])
+        sums = old.add(words)
+        if rows is not None:
+            fresh = pa.chunked_array([after.chunk(0).take(pa.array(rows))])
+            new.add_changed(words, sums, rows, _hash_column(fresh, register, known[0]))
+        elif after is not None:
+            new.add(_hash_column(after, register, known[1]))
+    return old.name(register), new.name(register)
 
 
-def _name_column(batches: Iterable[Words], register: Register) -> list[bytes]:
+def _find_few_changes(before: pa.ChunkedArray | None, after: pa.ChunkedArray | None) -> Rows | None:
+    """Return the rows in which two pieces differ; None if these are many, or need not be spelled alike."""
+    if before is None or after is None or len(before) != len(after) or before.type != after.type:
+        return None
+    if before.num_chunks != 1 or after.num_chunks != 1:
+        return None
+    one, other = before.chunk(0), after.chunk(0)
+    if pa.types.is_dictionary(before.type):
+        levels = (pa.chunked_array([side.dictionary]) for side in (one, other))
+        if not same_memory(*levels):
+            return None
+        one, other = one.indices, other.indices
+    if not pa.types.is_integer(one.type) or one.null_count or other.null_count:
+        return None
+    rows = np.flatnonzero(one.to_numpy() != other.to_numpy())
+    return rows if _FEW * len(rows) < len(before) else None
+
+
+def _name_column(blocks: Iterable[Words], register: Register) -> list[bytes]:
     """Name a column by its values in order; no name if it holds too little to be distinguished from others."""
-    digest, changes, last = _WordsDigest(), 0, None
-    for words in filter(len, batches):
+    digest = _WordsDigest()
+    for words in blocks:
         digest.add(words)
-        if changes < _FEWEST_CHANGES:
-            changes += int(np.count_nonzero(words[1:] != words[:-1])) + (last is not None and last != words[0])
-        last = words[-1]
-    return [_digest(register, "column", digest.content)] if changes >= _FEWEST_CHANGES else []
+    return digest.name(register)
 
 
 class _WordsDigest:
     """A digest of words in their order, however they come in pieces: sums of each word mixed with its place.
 
     Words are keyed, hence random: two columns have the same sums with a chance of 2⁻⁶⁴. SHA-256 took a fifteenth of the
-    time of masking a file.
+    time of masking a file, and could not make use of the sums of a column that differs in a few places.
 
     >>> one, other = _WordsDigest(), _WordsDigest()
-    >>> one.add(np.array([5, 7, 5], np.uint64))
-    >>> other.add(np.array([5, 7], np.uint64))
-    >>> other.add(np.array([5], np.uint64))
+    >>> sums = one.add(np.array([5, 7, 5], np.uint64))
+    >>> _ = other.add(np.array([5, 7], np.uint64))
+    >>> _ = other.add(np.array([5], np.uint64))
     >>> one.content == other.content
     True
-    >>> other.add(np.array([5], np.uint64))
+    >>> _ = other.add(np.array([5], np.uint64))
     >>> one.content == other.content
     False
     """
@@ -344,33 +372,70 @@ class _WordsDigest:
     _places = np.arange(_MIXED_AT_ONCE, dtype=np.uint64) * _PLACE_FACTOR
 
     def __init__(self) -> None:
-        self._number, self._sum, self._xor = 0, 0, 0
+        self.number, self._sum, self._xor = 0, 0, 0
+        self._changes = 0
+        self._last: np.uint64 | None = None
 
-    def add(self, words: Words) -> None:
-        """Take in the next words."""
-        room = np.empty((2, min(len(words), _MIXED_AT_ONCE)), dtype=np.uint64)
+    def add(self, words: Words) -> tuple[int, int]:
+        """Take in the next words; return what they add to either sum."""
+        if len(words) and self._changes < _FEWEST_CHANGES:
+            self._changes += int(np.count_nonzero(words[1:] != words[:-1]))
+            self._changes += self._last is not None and self._last != words[0]
+        total = mixture = 0
         for start in range(0, len(words), _MIXED_AT_ONCE):
             some = words[start : start + _MIXED_AT_ONCE]
-            mixed, high = room[:, : len(some)]
-            np.add(self._places[: len(some)], np.uint64(self._number * int(_PLACE_FACTOR) % 2**64), out=mixed)
-            np.bitwise_xor(mixed, some, out=mixed)
-            np.right_shift(mixed, np.uint64(32), out=high)
-            np.bitwise_xor(mixed, high, out=mixed)
-            np.multiply(mixed, _WORD_FACTOR, out=mixed)
-            np.right_shift(mixed, np.uint64(32), out=high)
-            np.bitwise_xor(mixed, high, out=mixed)
-            self._number += len(some)
-            self._sum = (self._sum + int(mixed.sum(dtype=np.uint64))) % 2**64
-            self._xor ^= int(np.bitwise_xor.reduce(mixed))
+            begin = np.uint64((self.number + start) * int(_PLACE_FACTOR) % 2**64)
+            sums = _mix(self._places[: len(some)] + begin, some)
+            total, mixture = total + sums[0], mixture ^ sums[1]
+        self._take(words, total, mixture)
+        return total, mixture
+
+    def add_changed(self, words: Words, sums: tuple[int, int], rows: Rows, new: Words) -> None:
+        """Take in the next words, some replaced by ``new``; ``sums`` is what they added to a digest as long as this."""
+        if self._changes < _FEWEST_CHANGES or (len(rows) and rows[-1] == len(words) - 1):
+            words = words.copy()
+            words[rows] = new
+            self.add(words)
+            return
+        places = (rows + self.number).view(np.uint64) * _PLACE_FACTOR
+        gone, come = _mix(places.copy(), words[rows]), _mix(places, new)
+        self._take(words, sums[0] - gone[0] + come[0], sums[1] ^ gone[1] ^ come[1])
+
+    def name(self, register: Register) -> list[bytes]:
+        """Return the name of the column; none if it holds too little to be distinguished from others."""
+        return [_digest(register, "column", self.content)] if self._changes >= _FEWEST_CHANGES else []
 
     @property
     def content(self) -> bytes:
         """The number of words and both sums."""
-        return b"".join(each.to_bytes(8, "little") for each in (self._number, self._sum, self._xor))
+        return b"".join(each.to_bytes(8, "little") for each in (self.number, self._sum, self._xor))
+
+    def _take(self, words: Words, total: int, mixture: int) -> None:
+        self.number += len(words)
+        self._sum = (self._sum + total) % 2**64
+        self._xor ^= mixture
+        self._last = words[-1] if len(words) else self._last
 
 
-def _hash_column(column: pa.ChunkedArray, register: Register, known: LevelWords | None = None) -> Iterator[Words]:
-    """Yield a word per record that does not depend on how a format writes the value, in blocks."""
+def _mix(mixed: Words, words: Words) -> tuple[int, int]:
+    """Return two sums of words mixed with their places, which are overwritten."""
+    high = np.empty_like(mixed)
+    np.bitwise_xor(mixed, words, out=mixed)
+    np.right_shift(mixed, np.uint64(32), out=high)
+    np.bitwise_xor(mixed, high, out=mixed)
+    np.multiply(mixed, _WORD_FACTOR, out=mixed)
+    np.right_shift(mixed, np.uint64(32), out=high)
+    np.bitwise_xor(mixed, high, out=mixed)
+    return int(mixed.sum(dtype=np.uint64)), int(np.bitwise_xor.reduce(mixed))
+
+
+def _hash_column(column: pa.ChunkedArray, register: Register, known: LevelWords | None = None) -> Words:
+    """Return a word per record that does not depend on how a format writes the value."""
+    return hash_values(*_spell(column, register), known=known)
+
+
+def _spell(column: pa.ChunkedArray, register: Register) -> tuple[pa.ChunkedArray, bytes, Spelling]:
+    """Return a column as it is hashed, the key, and the spelling of its texts."""
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if pa.types.is_float16(kind) or pa.types.is_float32(kind):
         numbers = column.cast(pa.float32())
@@ -378,7 +443,7 @@ def _hash_column(column: pa.ChunkedArray, register: Register, known: LevelWords 
     spelling = AS_WRITTEN
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or is_bytes(kind)):
         spelling = _TIMES if _holds_times(column) else _FOLDED
-    return hash_blocks(column, derive(register.secret, "values"), spelling, known=known)
+    return column, derive(register.secret, "values"), spelling
 
 
 def _holds_times(column: pa.ChunkedArray) -> bool:

@@ -17,7 +17,7 @@ from safeswap.charts.theme import css_variables
 from safeswap.files.atomic import PRIVATE_FILE, atomic_write
 from safeswap.methods.safe.spec import ChangedTable, SafeSpec, SafeTables
 from safeswap.model.table import CountTable, tabulate
-from safeswap.model.text import plural
+from safeswap.model.text import list_names, plural
 from safeswap.reports import load_template
 from safeswap.reports.study import SCRIPTLESS
 
@@ -171,7 +171,7 @@ def _margin_changes(masked: Masked) -> Section:
     names = facts.get("univariate_margins_moved", [])
     changed = facts.get("values_changed_by_attribute", {})
     text = (
-        f"The counts by each of {', '.join(names)} changed: unlike a swap, SAFE keeps only the stated margins."
+        f"The counts by each of {list_names(names)} changed: unlike a swap, SAFE keeps only the stated margins."
         if names
         else "The counts by every single attribute are as before."
     )

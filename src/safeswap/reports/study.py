@@ -36,7 +36,7 @@ from safeswap.errors import SpecError
 from safeswap.files.atomic import PRIVATE_FILE, atomic_write
 from safeswap.measures.base import tells_the_rate
 from safeswap.model.score import Assessment
-from safeswap.model.text import plural
+from safeswap.model.text import list_names, plural
 from safeswap.reports import load_template
 
 
@@ -142,7 +142,7 @@ def tell_question(study: StudyLike) -> list[str]:
     choices = "every choice of" if search is None else f"out of {search['possible']:,} possible ones, choices of"
     return [
         study_sentence(study),
-        f"Swapped: {choices} up to {spec.up_to} of {', '.join(names)}.",
+        f"Swapped: {choices} up to {spec.up_to} of {list_names(names)}.",
         f"Rates (shares of records that take part): {', '.join(f'{rate:g}' for rate in spec.rates)}.",
         f"Constraints: {'; '.join(c.label or 'none' for c in spec.constraints)}.",
         f"A pair counts if {_READINGS[spec.true_swap]}; pairing is {spec.pairing}.",
@@ -211,7 +211,7 @@ def public_values(study: StudyLike, choice: Chosen, parts: Parts) -> dict[str, A
         "tried": _describe_question(study),
         "exact": exact,
         "map": _map(study, choice, parts.tolerance) if exact else "",
-        "swapped": ", ".join(row["swap"] or getattr(choice.spec, "swap", ())),
+        "swapped": list_names(row["swap"] or getattr(choice.spec, "swap", ())),
         "method": choice.spec.method,
         "constraint": row["constraint"],
         "rule": choice.objective if exact else public_rule(choice.objective),
@@ -295,7 +295,7 @@ def _describe_question(study: StudyLike) -> dict[str, Any]:
         "choices": "choices" if study.facts.get("search") else "every choice",
         "was": "were" if study.facts.get("search") else "was",
         "most": spec.up_to,
-        "attributes": ", ".join(spec.attributes or [a["name"] for a in study.facts["attributes"]]),
+        "attributes": list_names(spec.attributes or [a["name"] for a in study.facts["attributes"]]),
         "constraints": "; ".join(c.label for c in spec.constraints if c.label),
         "risk": ", ".join(map(measure_title, spec.risk)),
         "distortion": ", ".join(map(measure_title, spec.distortion)),

@@ -11,16 +11,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from safeswap.arrays import cells as counting
 from safeswap.arrays.compiled import njit
-from safeswap.arrays.two_way import X_LOG_X, TwoWay, count_two_way, locate_cells, score_tables, times_log
-from safeswap.arrays.types import Codes, Floats, Int32s, Int64s
+from safeswap.arrays.two_way import (
+    MEASURES,
+    X_LOG_X,
+    TwoWay,
+    count_two_way,
+    first_pairs,
+    locate_cells,
+    moves,
+    score_tables,
+    times_log,
+)
+from safeswap.arrays.types import Codes, Flags, Floats, Int32s, Int64s, UInt32s
 
 SCORES = ("hellinger", "total_variation", "entropy_change", "share_changed")
 """The columns of the cell scores; one n-rule per n follows."""
@@ -47,6 +58,58 @@ class Baseline:
     def is_dense(self) -> bool:
         """True if every possible cell has its own count."""
         return len(self.slots) == 0
+
+    @cached_property
+    def facts(self) -> Facts:
+        """The same in the form that kernels take."""
+        two = self.tables
+        return Facts(
+            self.records, self.smallness, self.small_records, self.sizes, self.counts, self.slots, self.places,
+            two.attributes, two.first, two.counts, two.expected, two.per_expected, two.steps, two.before, X_LOG_X,
+        )  # fmt: skip
+
+    def make_scores(self, candidates: int) -> tuple[Floats, Floats]:
+        """Return the arrays that scores are written to: of the cells, and of each table."""
+        return (
+            np.zeros((candidates, len(SCORES) + len(self.smallness))),
+            np.zeros((candidates, len(self.tables), len(MEASURES))),
+        )
+
+
+class Facts(NamedTuple):
+    """The fields of a :class:`Baseline` and of its tables."""
+
+    records: int
+    smallness: Int64s
+    small_records: Int64s
+    sizes: Int64s
+    counts: Int64s
+    slots: Int64s
+    places: Int32s
+    attributes: Int64s
+    first: Int64s
+    table_counts: Int64s
+    expected: Floats
+    per_expected: Floats
+    steps: Int64s
+    before: Floats
+    x_log_x: Floats
+
+
+class Walks(NamedTuple):
+    """Groups of candidates whose pairs come from one order.
+
+    What a group has many of is listed group after group, and ends where ``ends`` says: the numbers of pairs of its
+    candidates (ascending), the attributes exchanged, those that must differ, and the tables that can change.
+    """
+
+    asked: Int64s
+    swapped: Int64s
+    differ: Int64s
+    tables: Int64s
+    ends: Int64s
+    every: Flags
+    by_stratum: Flags
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,19 +176,26 @@ def score(base: Baseline, touched: Touched, pairs: Int64s, tables: Int64s) -> tu
     """
     if len(pairs) and 2 * pairs[-1] > len(touched.old):
         raise ValueError("more pairs requested than there are")  # compiled code does not check bounds
-    column = tables
-    if base.is_dense:
-        old, new, counts, place = touched.old, touched.new, base.counts, base.places
-    else:
-        old, new, counts, seen = localise(touched.old, touched.new, base.slots, base.counts)
-        labels = labels_seen(seen, touched.labels, touched.pairs, touched.swapped)
-        place = locate_cells(labels, base.tables.attributes, base.tables.first, base.sizes, tables)
-        column = np.arange(len(tables), dtype=np.int64)
-    two = base.tables
-    return _score(
-        base.records, base.smallness, base.small_records, counts, old, new, 2 * pairs, place, column, tables,
-        two.first, two.counts, two.expected, two.per_expected, two.steps, two.before, X_LOG_X,
+    scores, of_tables = base.make_scores(len(pairs))
+    _score_pairs(
+        base.facts, touched.labels, touched.pairs, touched.swapped, touched.old, touched.new, pairs, tables, scores,
+        of_tables,
     )  # fmt: skip
+    return scores, of_tables
+
+
+def score_walks(
+    base: Baseline, order: tuple[Codes, Int64s, UInt32s, int], strides: Int64s, walks: Walks
+) -> tuple[Floats, Floats, Flags]:
+    """Find the pairs of several groups, and score their candidates as :func:`score` does; flag groups with too few.
+
+    ``order`` has the labels, cells and strata of the first records, and the number of strata. One call does the work of
+    many: threads that score different orders hardly ever wait for each other in Python.
+    """
+    scores, of_tables = base.make_scores(len(walks.asked))
+    is_short = np.zeros(len(walks.ends), dtype=np.bool_)
+    _score_walks(base.facts, *order, strides, walks, scores, of_tables, is_short)
+    return scores, of_tables, is_short
 
 
 def labels_of(codes: Int64s, strides: Int64s, sizes: Int64s) -> npt.NDArray[np.uint32]:
@@ -209,36 +279,79 @@ def labels_seen(seen: Int64s, labels: Codes, pairs: Int64s, swapped: Int64s) -> 
 
 
 @njit(cache=True, nogil=True)
+def _score_walks(
+    facts: Facts,
+    labels: Codes,
+    cells: Int64s,
+    strata: UInt32s,
+    number_of_strata: int,
+    strides: Int64s,
+    walks: Walks,
+    scores: Floats,
+    of_tables: Floats,
+    is_short: Flags,
+) -> None:
+    begin = np.zeros(4, dtype=np.int64)
+    for g in range(len(walks.ends)):
+        end = walks.ends[g]
+        asked, swapped = walks.asked[begin[0] : end[0]], walks.swapped[begin[1] : end[1]]
+        differ, tables = walks.differ[begin[2] : end[2]], walks.tables[begin[3] : end[3]]
+        wanted, here = asked[-1], slice(begin[0], end[0])
+        pairs = first_pairs(
+            labels, strata, number_of_strata, swapped, walks.every[g], differ, wanted, walks.by_stratum[g]
+        )
+        is_short[g] = len(pairs) < wanted
+        if not is_short[g]:
+            old, new = moves(labels, cells, pairs, swapped, strides)
+            _score_pairs(facts, labels, pairs, swapped, old, new, asked, tables, scores[here], of_tables[here])
+        begin = end
+
+
+@njit(cache=True, nogil=True)
+def _score_pairs(
+    facts: Facts,
+    labels: Codes,
+    pairs: Int64s,
+    swapped: Int64s,
+    old: Int64s,
+    new: Int64s,
+    asked: Int64s,
+    tables: Int64s,
+    scores: Floats,
+    of_tables: Floats,
+) -> None:
+    if len(facts.slots) == 0:
+        _score(facts, facts.counts, old, new, asked, facts.places, tables, tables, scores, of_tables)
+        return
+    near, now, counts, seen = localise(old, new, facts.slots, facts.counts)
+    found = labels_seen(seen, labels, pairs, swapped)
+    place = locate_cells(found, facts.attributes, facts.first, facts.sizes, tables)
+    _score(facts, counts, near, now, asked, place, np.arange(len(tables)), tables, scores, of_tables)
+
+
+@njit(cache=True, nogil=True)
 def _score(
-    records: int,
-    smallness: Int64s,
-    small_records: Int64s,
+    facts: Facts,
     counts: Int64s,
     old: Int64s,
     new: Int64s,
-    checkpoints: Int64s,
+    asked: Int64s,
     place: Int32s,
     column: Int64s,
     chosen: Int64s,
-    first: Int64s,
-    table_counts: Int64s,
-    expected: Floats,
-    per_expected: Floats,
-    steps: Int64s,
-    before: Floats,
-    x_log_x: Floats,
-) -> tuple[Floats, Floats]:
+    scores: Floats,
+    of_tables: Floats,
+) -> None:
+    records = facts.records
     left = np.zeros(len(counts), dtype=np.int32)
     came = np.zeros(len(counts), dtype=np.int32)
     touched = np.empty(min(len(counts), 2 * len(old)), dtype=np.int64)
     number = 0
-    scores = np.zeros((len(checkpoints), 4 + len(smallness)))
-    table_scores = np.zeros((len(checkpoints), len(first) - 1, 5))
-    change = np.zeros(len(table_counts), dtype=np.int64)
+    change = np.zeros(len(facts.table_counts), dtype=np.int64)
     done = 0
     moved = 0
-    for c in range(len(checkpoints)):
-        for i in range(done, checkpoints[c]):
+    for c in range(len(asked)):
+        for i in range(done, 2 * asked[c]):
             a, b = old[i], new[i]
             moved += a != b
             if left[a] == 0 and came[a] == 0:
@@ -249,11 +362,11 @@ def _score(
                 touched[number] = b
                 number += 1
             came[b] += 1
-        done = checkpoints[c]
-        _score_cells(scores[c], records, counts, left, came, touched[:number], x_log_x)
+        done = 2 * asked[c]
+        _score_cells(scores[c], records, counts, left, came, touched[:number], facts.x_log_x)
         scores[c, 3] = moved / records if records else 0.0
-        for j in range(len(smallness)):
-            at_risk = _at_risk(smallness[j], small_records[j], counts, left, came, touched[:number])
+        for j in range(len(facts.smallness)):
+            at_risk = _at_risk(facts.smallness[j], facts.small_records[j], counts, left, came, touched[:number])
             scores[c, 4 + j] = at_risk / (records - done) if records > done else 0.0
         for cell in touched[:number]:
             delta = np.int64(came[cell]) - np.int64(left[cell])
@@ -261,10 +374,9 @@ def _score(
                 for t in column:
                     change[place[cell, t]] += delta
         score_tables(
-            table_scores[c], records, chosen, first, table_counts, expected, per_expected, steps, before, x_log_x,
-            change,
+            of_tables[c], records, chosen, facts.first, facts.table_counts, facts.expected, facts.per_expected,
+            facts.steps, facts.before, facts.x_log_x, change,
         )  # fmt: skip
-    return scores, table_scores
 
 
 @njit(cache=True, nogil=True)

@@ -24,7 +24,7 @@ from safeswap.arrays.types import Floats
 from safeswap.charts.points import Chosen
 from safeswap.errors import InfeasibleError, SafeswapError, SpecError
 from safeswap.model.study import find_undominated
-from safeswap.model.text import plural
+from safeswap.model.text import list_names, plural
 
 if TYPE_CHECKING:
     from safeswap.studies.study import Study
@@ -332,7 +332,7 @@ def _name_candidate(study: Study, record: dict[str, Any]) -> str:
     letters = {each["name"]: each["letter"] or "" for each in study.facts.get("attributes", ())}
     short = "".join(letters.get(name, "") for name in record["swap"])
     label = str(record["label"])
-    return ", ".join(record["swap"]) + label.removeprefix(short) if short and label.startswith(short) else label
+    return list_names(record["swap"]) + label.removeprefix(short) if short and label.startswith(short) else label
 
 
 def _tell_certainty(certainty: float | None) -> str:

@@ -22,6 +22,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from math import comb, prod
 from typing import Any
 
@@ -236,15 +237,25 @@ class Evaluator:
             return 4 * int(group.asked[-1]) + 3000 * len(group.specs)
         return 20 * len(self.data) * len(group.specs)
 
-    def figures(self, group: SwapGroup | Group, replicate: int) -> Figures:
-        """Score the candidates of a group under one keyed order. A failing candidate does not stop the others."""
-        if isinstance(group, SwapGroup):
-            found = self._replicate(replicate, self._way).evaluate(group)
-            if group.risk is None or self._risk_way is None:
-                return found
-            risk = self._replicate(replicate, self._risk_way).evaluate(group.risk)
-            return replace(found, scores=np.hstack([risk.scores, found.scores]))
-        return Figures.joined([self._mask_and_score(spec, replicate) for spec in group.specs])
+    def figures(self, groups: Sequence[SwapGroup | Group], replicate: int) -> Figures:
+        """Score the candidates of groups under one keyed order. A failing candidate does not stop the others."""
+        parts: list[Figures] = []
+        for _, alike in groupby(groups, key=type):
+            some = list(alike)
+            swaps = [group for group in some if isinstance(group, SwapGroup)]
+            if swaps:
+                parts.append(self._score_swaps(swaps, replicate))
+            else:
+                parts += [self._mask_and_score(spec, replicate) for group in some for spec in group.specs]
+        return Figures.joined(parts)
+
+    def _score_swaps(self, groups: Sequence[SwapGroup], replicate: int) -> Figures:
+        found = self._replicate(replicate, self._way).evaluate_all(groups)
+        if self._risk_way is None:
+            return found
+        posed = [group.risk for group in groups if group.risk is not None]
+        risk = self._replicate(replicate, self._risk_way).evaluate_all(posed)
+        return replace(found, scores=np.hstack([risk.scores, found.scores]))
 
     def _replicate(self, number: int, way: QuickWay) -> Replicate:
         """Return a replicate from a small cache, since several threads work on one replicate."""

@@ -20,7 +20,7 @@ from safeswap import registry
 from safeswap.arrays import cells, order, two_way
 from safeswap.arrays.names import Names
 from safeswap.arrays.two_way import MEASURES as TABLE_MEASURES
-from safeswap.arrays.types import Codes, Floats, Int64s
+from safeswap.arrays.types import Codes, Flags, Floats, Int64s
 from safeswap.engines.memory import MemoryRecords
 from safeswap.errors import SafeswapError
 from safeswap.measures.base import Measure
@@ -135,6 +135,7 @@ class QuickWay:
         self.keeps_tables = tables
         self.key = key
         self.keys = keys
+        self.has_default_keys = keys == data.schema.categorical
         self.records = MemoryRecords(data, key)
         self._nesting = Nesting(self.records)
         self._plans: dict[SwapSpec, Plan] = {}
@@ -239,6 +240,42 @@ class Replicate:
         self._prefix: Prefix | None = None
         self._lock = threading.Lock()
 
+    def evaluate_all(self, groups: Sequence[SwapGroup]) -> Figures:
+        """Score the candidates of several groups, those that need pairs and counts only in one call of a kernel."""
+        way = self._way
+        parts: dict[int, Figures] = {}
+        if way.weight_scorer is None and not any(measure.lines for measure in way.measures or ()):
+            alike: dict[Names, list[int]] = {}
+            for position, group in enumerate(groups):
+                if not group.refused:
+                    alike.setdefault(group.fixed, []).append(position)
+            for places in alike.values():
+                found, is_short, ends = self._score_walks([groups[place] for place in places])
+                if len(places) == len(groups) and not is_short.any():
+                    return found
+                runs = zip(places, is_short, [0, *ends[:-1]], ends, strict=True)
+                parts |= {place: found.rows(np.arange(start, end)) for place, short, start, end in runs if not short}
+        return Figures.joined([parts.get(place) or self.evaluate(group) for place, group in enumerate(groups)])
+
+    def _score_walks(self, groups: Sequence[SwapGroup]) -> tuple[Figures, Flags, Int64s]:
+        """Score groups with the same fixed attributes; flag those that need more records; tell where each one ends."""
+        way = self._way
+        listed = [[group.asked, group.swapped, group.differ, group.tables] for group in groups]
+        ends = np.cumsum([[len(each) for each in lists] for lists in listed], axis=0)
+        asked, swapped, differ, tables = (np.concatenate(each) for each in zip(*listed, strict=True))
+        every = np.array([group.specs[0].true_swap == "all" for group in groups])
+        by_stratum = np.array([group.specs[0].pairing == "repaired" for group in groups])
+        prefix = self._extend_prefix(self._first_guess(int(asked.max())))
+        scores, of_tables, is_short = candidates.score_walks(
+            way.base,
+            (prefix.labels, prefix.cells, *self._strata(prefix, groups[0].fixed)),
+            way.strides,
+            candidates.Walks(asked, swapped, differ, tables, ends, every, by_stratum),
+        )
+        self._count_every_change(scores, asked)
+        values = [measure.read(scores, of_tables, way.base.smallness) for measure in way.measures or ()]
+        return self._as_figures(values, asked, of_tables), is_short, ends[:, 0]
+
     def evaluate(self, group: SwapGroup) -> Figures:
         """Score the candidates of a group, which need ever more pairs of one walk."""
         allowed = group.asked[: len(group.specs) - len(group.refused)]
@@ -305,26 +342,32 @@ class Replicate:
         old, new = two_way.moves(prefix.labels, prefix.cells, pairs, group.swapped, way.strides)
         done = candidates.Touched(prefix.labels, pairs, group.swapped, old, new)
         scores, tables = candidates.score(way.base, done, asked, group.tables)
-        if way.keys == way.data.schema.categorical:
-            # With default attributes a change of any column counts, and a true swap changes both records.
-            scores[:, candidates.SCORES.index("share_changed")] = 2 * asked / len(way.data)
+        self._count_every_change(scores, asked)
         weighted = way.weight_scorer
         by_weight = (scores, tables)
         if weighted is not None:
             by_weight = weighted.score(done, weighted.weights[prefix.rows], asked, group.tables)
-        measures = way.measures or ()
-        values = np.empty((len(asked), len(measures)))
-        for column, measure in enumerate(measures):
+        values = []
+        for measure in way.measures or ():
             if measure.lines is not None:
                 scorer, swapped = way.scorers[measure.lines], group.specs[-1].swap
                 if measure.lines not in prefix.numbers:
                     prefix.numbers[measure.lines] = scorer.gather(prefix.rows)
-                values[:, column] = scorer.score(prefix.numbers[measure.lines], prefix.labels, pairs, asked, swapped)
+                numbers = prefix.numbers[measure.lines]
+                values.append(scorer.score(numbers, prefix.labels, pairs, asked, swapped))
             else:
                 found = by_weight if measure.weight else (scores, tables)
-                values[:, column] = measure.read(*found, way.base.smallness)
-        kept = by_weight[1].astype(np.float32) if way.keeps_tables else None
-        return Figures(values, asked, ("",) * len(asked), kept)
+                values.append(measure.read(*found, way.base.smallness))
+        return self._as_figures(values, asked, by_weight[1])
+
+    def _count_every_change(self, scores: Floats, asked: Int64s) -> None:
+        """With default attributes a change of any column counts, and a true swap changes both records."""
+        if self._way.has_default_keys:
+            scores[:, candidates.SCORES.index("share_changed")] = 2 * asked / len(self._way.data)
+
+    def _as_figures(self, values: Sequence[Floats], asked: Int64s, tables: Floats) -> Figures:
+        scores = np.stack(values, axis=1) if values else np.empty((len(asked), 0))
+        return Figures(scores, asked, ("",) * len(asked), tables.astype(np.float32) if self._way.keeps_tables else None)
 
     def _repair(self, group: SwapGroup, position: int, found: int) -> Figures:
         """Repair a draw with too few pairs, or reject it with the reason, as masking would."""

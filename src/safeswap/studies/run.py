@@ -485,7 +485,7 @@ def _evaluate_blocks(
     """Yield the scores of each block as it finishes."""
 
     def work(block: Block) -> tuple[int, Figures]:
-        parts = [evaluator.figures(groups[i], r) for r, first, stop in block.pieces for i in range(first, stop)]
+        parts = [evaluator.figures(groups[first:stop], replicate) for replicate, first, stop in block.pieces]
         return block.number, Figures.joined(parts)
 
     workers = min(threads or os.cpu_count() or 1, len(blocks))

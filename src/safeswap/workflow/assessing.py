@@ -15,7 +15,7 @@ from safeswap.model.microdata import Microdata
 from safeswap.model.options import ColumnOptions, EngineOptions
 from safeswap.model.scenario import Scenario, Scenarios, as_scenarios, resolve_files
 from safeswap.model.score import Assessment, Axis, Comparison, CountedCells, LeftOut, Score
-from safeswap.model.text import plural
+from safeswap.model.text import list_names, plural
 from safeswap.workflow.masking import read, reading_alike
 
 if TYPE_CHECKING:
@@ -427,7 +427,7 @@ def _check_alike(before: Microdata, after: Microdata, *, some_gone: bool) -> Non
     if len(before) != len(after) or missing:
         raise InputError(
             f"the two files do not match: {plural(len(before), 'record')} and {len(after):,}"
-            + (f", the second lacks {', '.join(missing[:5])}" if missing else ""),
+            + (f", the second lacks {list_names(missing[:5])}" if missing else ""),
             code="files-differ",
             hint="give the internal masked file, which has the rows and columns of the original",
         )

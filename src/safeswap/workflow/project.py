@@ -27,6 +27,7 @@ from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.scenario import Scenario
+from safeswap.model.text import list_names
 from safeswap.on_disk.masking import digest_of, digest_of_both, has_half, has_record
 from safeswap.pipelines.method import join, run
 from safeswap.projects.project import Project
@@ -567,7 +568,7 @@ def _refuse_guesses(project: Project, data: Microdata) -> None:
     """Refuse a release while a guess is left for a column by which each record could be found."""
     if doubtful := _find_unconfirmed(project, data):
         raise UnsafeRelease(
-            f"a guess is not confirmed, and the column looks like an identifier: {', '.join(doubtful)}",
+            f"a guess is not confirmed, and the column looks like an identifier: {list_names(doubtful)}",
             code="guess-not-confirmed",
             hint="look at these columns in the project file, and remove the question marks",
             columns=list(doubtful),

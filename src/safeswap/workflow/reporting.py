@@ -16,6 +16,7 @@ from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.scenario import Scenario, as_scenario, resolve_files
 from safeswap.model.score import Axis, Score
+from safeswap.model.text import list_names
 from safeswap.projects.settings import RISKY, Requirement
 from safeswap.reports.facts import (
     AttackFacts,
@@ -564,6 +565,6 @@ _MOST_SPREAD = 200
 
 def _tell_chosen(row: Mapping[str, Any], choice: Choice) -> str:
     """Name the choice without its rate or any other parameter."""
-    names = ", ".join(row["swap"] or getattr(choice.spec, "swap", ()))
+    names = list_names(row["swap"] or getattr(choice.spec, "swap", ()))
     what = f"exchange of {names}" if names else f"method {choice.spec.method}"
     return f"{what} ({row['constraint']})" if row["constraint"] else what

@@ -12,7 +12,7 @@ from safeswap.model.checked import check_types
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.scenario import Scenario, as_scenario, resolve_files
-from safeswap.model.text import plural
+from safeswap.model.text import list_names, plural, quote_name
 from safeswap.pipelines.method import first_steps
 from safeswap.pipelines.spec import Pipeline, Step
 from safeswap.workflow.assessing import assess
@@ -193,8 +193,8 @@ def tell_step(step: Step, stage: Masked) -> str:
     if audit.exchanges:
         names = dict.fromkeys(name for each in audit.exchanges for name in each.attributes)
         unit = audit.unit.removesuffix("s")
-        return f"{plural(sum(len(each.pairs) for each in audit.exchanges), unit)} exchange {', '.join(names)}"
+        return f"{plural(sum(len(each.pairs) for each in audit.exchanges), unit)} exchange {list_names(names)}"
     done = "blanked" if step.spec.method == "suppress" else "replaced"
     counts = {each.attribute: len(each.rows) for each in audit.replacements if len(each.rows)}
-    parts = ", ".join(f"{name} {count:,}" for name, count in counts.items())
+    parts = ", ".join(f"{quote_name(name)} {count:,}" for name, count in counts.items())
     return f"{plural(sum(counts.values()), 'value')} {done}" + (f" ({parts})" if parts else "")

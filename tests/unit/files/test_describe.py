@@ -112,7 +112,7 @@ def test_without_categorical_attributes_there_are_no_cells() -> None:
 
 def test_a_guessed_column_with_a_comma_in_its_name_reads_as_one() -> None:
     data = read(pa.table({"Straße, Haus": ["a", "b"], "Ort": ["c", "d"]}))
-    assert "The kinds of 2 attributes are guesses ('Straße, Haus', Ort): check them." in describe(data).warnings
+    assert 'The kinds of 2 attributes are guesses ("Straße, Haus", Ort): check them.' in describe(data).warnings
 
 
 def test_what_is_printed_can_do_no_harm() -> None:

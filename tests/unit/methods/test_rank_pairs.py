@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.hand_made import GivenWords
 
 from safeswap.methods.numeric import rank_swap
 from safeswap.methods.numeric.rank_swap import order_records
@@ -13,9 +14,9 @@ from safeswap.methods.numeric.rank_swap import order_records
 
 def pairs_within(values: np.ndarray, draws: np.ndarray, window: int) -> np.ndarray:
     """Pairs of positions: the rows are those of the values, in their order."""
-    words = np.stack([np.zeros_like(draws), draws], axis=1)
     keys = np.unique(values, return_inverse=True)[1].astype(np.uint64)
-    return rank_swap.pairs_within(keys, np.arange(len(values)), words, window)
+    halves = (draws >> np.uint64(32)).astype(np.uint32)
+    return rank_swap.pairs_within(keys, np.arange(len(values), dtype=np.uint32), halves, window)
 
 
 def by_hand(values: list[float], draws: list[int], window: int) -> list[list[int]]:
@@ -58,7 +59,7 @@ VALUES = {
 def test_equal_values_stand_in_the_order_of_their_draws(values, seed, most):
     words = np.random.default_rng(seed).integers(0, most, (len(values), 2), dtype=np.uint64)
     words[:, 1] = np.random.default_rng(seed).permutation(len(values))
-    order = order_records([np.array(values)], words).tolist()
+    order = order_records([np.array(values)], GivenWords(words)).tolist()
     assert order == sorted(range(len(values)), key=lambda i: (values[i], int(words[i, 0]), int(words[i, 1])))
 
 
@@ -72,7 +73,7 @@ def test_several_columns_are_sorted_one_after_the_other(kinds, number, seed):
     columns = [rng.choice(VALUES[kind], number) for kind in kinds]
     words = rng.integers(0, 2, (number, 2), dtype=np.uint64)
     rows = [(*(float(column[i]) for column in columns), *map(int, words[i])) for i in range(number)]
-    assert order_records(columns, words).tolist() == sorted(range(number), key=rows.__getitem__)
+    assert order_records(columns, GivenWords(words)).tolist() == sorted(range(number), key=rows.__getitem__)
 
 
 @pytest.mark.parametrize("most", [2, 3, 64, 4096])
@@ -84,7 +85,8 @@ def test_ties_are_sorted_part_by_part_also_where_one_is_longer_than_a_part(monke
     keys += rng.integers(0, 2, 3_000, dtype=np.uint64)
     words = rng.integers(0, 2**64, (3_000, 2), dtype=np.uint64)
     words[:1_500, 0] >>= np.uint64(60)  # equal draws: the second words decide
-    order, ordered = rank_swap._sort_keys(keys, words)
+    order = np.empty(len(keys), dtype=np.int64)
+    ordered = rank_swap._sort_keys(keys.copy(), GivenWords(words), order)
     expected = np.lexsort((words[:, 1], words[:, 0], keys))
     assert order.tolist() == expected.tolist()
     assert ordered.tolist() == keys[expected].tolist()
@@ -94,7 +96,7 @@ def test_ties_are_sorted_part_by_part_also_where_one_is_longer_than_a_part(monke
 def test_keys_are_equal_where_values_are(values, are_rounded, seed):
     numbers = np.array([*values, *values[::2]]).round(1) if are_rounded else np.array([*values, *values[::2]])
     words = np.random.default_rng(seed).integers(0, 2**64, (len(numbers), 2), dtype=np.uint64)
-    order, keys = rank_swap.rank_values(numbers, words)
+    order, keys, _ = rank_swap.rank_values(numbers.copy(), GivenWords(words))
     assert ((keys[1:] == keys[:-1]) == (numbers[order][1:] == numbers[order][:-1])).all()
 
 

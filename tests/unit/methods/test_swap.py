@@ -13,7 +13,7 @@ import pytest
 from tests.unit.arrays.matching_cases import seven_columns
 
 from safeswap import datasets
-from safeswap.arrays import keyed, matching
+from safeswap.arrays import keyed, matching, sparse
 from safeswap.errors import InfeasibleError, SpecError
 from safeswap.methods import exchange
 from safeswap.methods.swap import Swap
@@ -243,14 +243,17 @@ def test_compensating_records_are_counted() -> None:
 
 
 @pytest.mark.parametrize("areas", [3, 50, 5_000])
+@pytest.mark.parametrize("multiplier", [sparse.MULTIPLIER, 0])  # 0: different values have one word
 def test_compensating_records_are_counted_among_those_alike_in_a_large_file(
-    monkeypatch: pytest.MonkeyPatch, areas: int
+    monkeypatch: pytest.MonkeyPatch, areas: int, multiplier: int
 ) -> None:
     monkeypatch.setattr(exchange, "is_worth_compiling", lambda _: True)
+    monkeypatch.setattr(sparse, "MULTIPLIER", multiplier)
     rng = np.random.default_rng(areas)
     columns = {
         "area": pa.array(rng.integers(-areas, areas, 4_000)),  # whole numbers, text and missing values
         "job": pa.array([None if x == 4 else f"job {x}" for x in rng.integers(0, 5, 4_000)]),
+        "sex": pa.array(rng.choice(["f", "m"], 4_000)).dictionary_encode(),
         "x": pa.array(rng.integers(0, 3, 4_000)),
     }
     data = microdata(**columns)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import stat
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -24,6 +25,7 @@ from safeswap.errors import InputError, OutputError, UnsafeRelease
 from safeswap.files.write import write
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import PastStep, join_pasts
+from safeswap.on_disk.job import ChangedColumn
 from safeswap.releases import register as register_of
 from safeswap.releases.ledger import configured_ledger
 from safeswap.releases.register import FileRegister, MemoryRegister, find_past, list_names
@@ -481,3 +483,35 @@ def test_names_of_another_register_are_not_looked_up(
     assert list_names(before, other) == list_names(replace(before, named=None), FileRegister(configured_ledger()))
     assert before.named is not None
     assert not set(before.named.names) & set(list_names(before, other))
+
+
+@pytest.mark.parametrize("kind", ["numbers", "levels", "missing", "texts", "floats"])
+@pytest.mark.parametrize("are_aligned", [True, False])
+def test_a_column_in_pieces_has_the_name_of_the_whole_column(
+    monkeypatch: pytest.MonkeyPatch, kind: str, *, are_aligned: bool
+) -> None:
+    """Before and after are named together; where few values of a piece changed, only these are hashed again."""
+    monkeypatch.setattr(register_of._WordsDigest, "_places", register_of._WordsDigest._places[:64])
+    monkeypatch.setattr(register_of, "_MIXED_AT_ONCE", 64)
+    known, random = MemoryRegister(), np.random.default_rng(len(kind))
+    levels = pa.array([f"2020-01-01 00:00:{i % 60:02d}.{i}" for i in range(300)])
+    make: dict[str, Callable[[Any], pa.Array]] = {
+        "numbers": lambda codes: pa.array(codes * 10**12),
+        "levels": lambda codes: pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), levels),
+        "missing": lambda codes: pa.array([each or None for each in codes.tolist()]),
+        "texts": lambda codes: pa.array([f" W{each} " for each in codes.tolist()]),
+        "floats": lambda codes: pa.array(codes / 7),
+    }
+    for share in (0.0, 0.01, 0.1, 0.7, 1.0):
+        old = random.integers(0, int(random.choice([2, 300])), 900)
+        new = np.where(random.random(900) < share, random.integers(0, 300, 900), old)
+        columns = make[kind](old), make[kind](new)
+        first = np.sort(random.integers(0, 900, 7))
+        second = first if are_aligned else np.sort(random.integers(0, 900, 5))
+        pieces = [
+            [pa.chunked_array([column.slice(low, high - low)]) for low, high in pairwise([0, *cuts.tolist(), 900])]
+            for column, cuts in zip(columns, (first, second), strict=True)
+        ]
+        found = register_of._name_sides(ChangedColumn("x", *map(iter, pieces)), known)
+        words = [register_of._hash_column(pa.chunked_array([column]), known) for column in columns]
+        assert found == tuple(register_of._name_column(each, known) for each in words)

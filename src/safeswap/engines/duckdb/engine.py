@@ -19,7 +19,7 @@ from safeswap.arrays import keyed, order
 from safeswap.arrays.cells import CellSet
 from safeswap.arrays.heap import return_memory
 from safeswap.arrays.names import Names
-from safeswap.arrays.types import Counts, Flags, Int64s, Integers, Rows, UInt32s, Words
+from safeswap.arrays.types import Counts, Flags, Int64s, Rows, UInt32s, Words
 from safeswap.engines.base import (
     KEEP,
     Cells,
@@ -31,6 +31,7 @@ from safeswap.engines.base import (
     PairRequest,
     PartnerRule,
     Repair,
+    Table,
     find_kept,
     number_labels,
     order_classes,
@@ -39,7 +40,7 @@ from safeswap.engines.base import (
 )
 from safeswap.engines.duckdb.store import (
     BATCH,
-    DuckDBTable,
+    DrawnRows,
     HeldPairs,
     InOrder,
     Store,
@@ -47,7 +48,7 @@ from safeswap.engines.duckdb.store import (
     table_by_position,
 )
 from safeswap.engines.spilled_cells import SpilledCells
-from safeswap.engines.stream import RecordStream, Tally, rows_per_batch
+from safeswap.engines.stream import RecordStream, StreamBatch, Tally, rows_per_batch
 from safeswap.files.coded_columns import load_coded
 from safeswap.files.parquet import ParquetFiles
 from safeswap.model.microdata import Microdata, column_blocks
@@ -141,32 +142,42 @@ class DuckDBRecords:
         keep: Ends | None = None,
         among: CellSet | None = None,
         derive: Derivation | None = None,
-    ) -> DuckDBTable:
-        """Load the draws and the codes of some attributes, batch by batch."""
+    ) -> Table:
+        """Load the draws and the codes of some attributes, batch by batch; few enough of them stay in memory."""
         added = () if derive is None else tuple(name for name in derive.adds if name != KEEP)
-        columns = (*names, *added)
-        table = self.store.new_table(
-            "r BIGINT, h UBIGINT, l UBIGINT" + "".join(f", c{i} BIGINT" for i in range(len(columns)))
-        )
-        with self.store.inserter(table) as put:
-            for start, words, values in self._draw_batches(names, key):
+        drawn = DrawnRows(self.store, (*names, *added), lambda rows: self._encrypt(rows, key))
+        with drawn:
+            for rows, words, codes in self._chosen_batches(names, key, keep, among):
+                new = {} if derive is None else dict(derive(np.ascontiguousarray(words[:, 0]), codes))
+                kept = np.flatnonzero(new.pop(KEEP)) if KEEP in new else slice(None)
+                columns = {name: column[kept] for name, column in {**codes, **new}.items()}
+                drawn.add(rows[kept], words[kept], columns)
+        return drawn.table({name: self.stream.coder(name).bound for name in names})
+
+    def _chosen_batches(
+        self, names: Names, key: bytes, keep: Ends | None, among: CellSet | None
+    ) -> Iterator[tuple[Rows, Words, dict[str, UInt32s]]]:
+        """Yield the rows within ``keep`` and ``among``, their whole draws, and their codes."""
+        if among is None:
+            for batch, words in self._draw_batches(names, key):
                 rows = find_kept(words[:, 0], keep)
-                taken = {name: column.take(pa.array(rows)) for name, column in values.items()}
-                codes: dict[str, Integers] = {name: self.stream.codes(name, column) for name, column in taken.items()}
-                if among is not None:
-                    flags = among.flags([codes[name] for name in among.names])
-                    rows, codes = rows[flags], {name: column[flags] for name, column in codes.items()}
-                new = {} if derive is None else dict(derive(np.ascontiguousarray(words[rows, 0]), codes))
-                if KEEP in new:
-                    flags = new.pop(KEEP).astype(np.bool_)
-                    rows = rows[flags]
-                    codes, new = ({name: column[flags] for name, column in part.items()} for part in (codes, new))
-                put(
-                    table_by_position(
-                        [rows + start, words[rows, 0], words[rows, 1], *codes.values(), *(new[n] for n in added)]
-                    )
-                )
-        return DuckDBTable(self.store, table, columns)
+                yield rows + batch.start, words[rows], {name: batch.codes(name, rows) for name in names}
+            return
+        for batch in self.stream.batches(names, identified=True):
+            known = {name: batch.codes(name) for name in among.names}
+            found = np.flatnonzero(among.flags(list(known.values())))
+            words = self.stream.encrypt(batch, found, draw_key=key, identity_key=self._identity_key)
+            kept = find_kept(words[:, 0], keep)
+            rows = found[kept]
+            codes = {name: known[name][rows] if name in known else batch.codes(name, rows) for name in names}
+            yield rows + batch.start, words[kept], codes
+
+    def _encrypt(self, rows: Rows, key: bytes) -> Words:
+        """Return the whole draws of some records in any order."""
+        order = np.argsort(rows)
+        words: Words = np.empty((len(rows), 2), dtype=np.uint64)
+        words[order] = self.words(rows[order], key)
+        return words
 
     def load(self, names: Names) -> Microdata:
         """Read some attributes into memory, as codes where that loses nothing."""
@@ -183,7 +194,7 @@ class DuckDBRecords:
         """Return the pairs, which stay where they were decided."""
         return HeldPairs(rows)
 
-    def _draw_batches(self, names: Names, key: bytes) -> Iterator[tuple[int, Words, dict[str, pa.Array]]]:
+    def _draw_batches(self, names: Names, key: bytes) -> Iterator[tuple[StreamBatch, Words]]:
         return self.stream.draw_batches(names, draw_key=key, identity_key=self._identity_key)
 
     def changes(
@@ -209,11 +220,10 @@ class DuckDBRecords:
         rows = np.flatnonzero(flags)
         place = np.cumsum(flags, dtype=np.int32 if len(flags) < 2**31 else np.int64)
         codes = [np.empty(len(rows), dtype=np.uint32) for _ in names]
-        for start, batch in self.stream.source.batches(names, rows=rows_per_batch(len(names))):
-            low, high = np.searchsorted(rows, [start, start + batch.num_rows])
-            some = pa.array(rows[low:high] - start)
-            for name, new, column in zip(names, codes, batch.columns, strict=True):
-                new[low:high] = self.stream.codes(name, column.take(some))
+        for batch in self.stream.batches(names):
+            low, high = np.searchsorted(rows, [batch.start, batch.stop])
+            for name, new in zip(names, codes, strict=True):
+                new[low:high] = batch.codes(name, rows[low:high] - batch.start)
         places = place[pairs].astype(np.int64) - 1
         del flags, place
         for column in codes:
@@ -287,10 +297,10 @@ class DuckDBRecords:
         table = self.store.new_table(f"r BIGINT, h UBIGINT, l UBIGINT{kinds}")
         number = 0
         with self.store.inserter(table) as add:
-            for start, words, columns in self._draw_batches(names, request.draw_key):
+            for batch, words in self._draw_batches(names, request.draw_key):
                 low = np.flatnonzero(words[:, 0] <= threshold)
-                codes = [self.stream.codes(name, column.take(pa.array(low))) for name, column in columns.items()]
-                add(table_by_position([low + start, words[low, 0], words[low, 1], *codes]))
+                codes = [batch.codes(name, low) for name in names]
+                add(table_by_position([low + batch.start, words[low, 0], words[low, 1], *codes]))
                 number += len(low)
         return table, number
 
@@ -305,11 +315,11 @@ class DuckDBRecords:
         wide = tuple(dict.fromkeys((*names, *keys)))
         kinds = "".join(f", c{i} UINTEGER" for i in range(len(wide)))
         raced = self.store.new_table(f"r BIGINT, usual UBIGINT, sooner UBIGINT, l UBIGINT, m UBIGINT{kinds}")
-        for start, words, columns in self._draw_batches(wide, request.draw_key):
-            codes = [self.stream.codes(name, column) for name, column in columns.items()]
+        for batch, words in self._draw_batches(wide, request.draw_key):
+            codes = [batch.codes(name) for name in wide]
             draws = np.ascontiguousarray(words[:, 0])
             times = [order.as_sortable(order.draw_arrivals(draws, weight)) for weight in (1.0, targeting.weight)]
-            part = [np.arange(start, start + len(draws)), *times, draws, words[:, 1], *codes]
+            part = [np.arange(batch.start, batch.stop), *times, draws, words[:, 1], *codes]
             self.store.insert(raced, table_by_position(part))
         own = ", ".join(f"c{wide.index(key)}" for key in keys)
         kept = "".join(f", c{i}" for i in range(len(names)))
@@ -328,10 +338,10 @@ class DuckDBRecords:
         wide = tuple(dict.fromkeys((*names, *keys)))
         kinds = "".join(f", c{i} UINTEGER" for i in range(len(wide)))
         raced = self.store.new_table(f"r BIGINT, t DOUBLE, l UBIGINT, m UBIGINT{kinds}")
-        for start, words, columns in self._draw_batches(wide, request.draw_key):
-            codes = [self.stream.codes(name, column) for name, column in columns.items()]
+        for batch, words in self._draw_batches(wide, request.draw_key):
+            codes = [batch.codes(name) for name in wide]
             draws = np.ascontiguousarray(words[:, 0])
-            part = [np.arange(start, start + len(draws)), order.draw_arrivals(draws, 1.0), draws, words[:, 1], *codes]
+            part = [np.arange(batch.start, batch.stop), order.draw_arrivals(draws, 1.0), draws, words[:, 1], *codes]
             self.store.insert(raced, table_by_position(part))
         own = [f"c{wide.index(key)}" for key in keys]
         sized = self.store.table_of(

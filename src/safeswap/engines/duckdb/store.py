@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import re
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 
 from safeswap.arrays.names import Names
-from safeswap.arrays.types import Flags, Int64s, Integers, Rows, UInt32s
+from safeswap.arrays.types import Flags, Int64s, Integers, Rows, UInt32s, Words
 from safeswap.engines.base import DRAW, Kernel, Table
+from safeswap.engines.memory import MemoryTable
 from safeswap.engines.stream import MISSING
 from safeswap.errors import EngineError, OutputError, SpecError
+from safeswap.model.microdata import smallest_code_type
 
 BATCH = 1 << 18
 _TOGETHER = 1 << 17
@@ -30,6 +32,7 @@ _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _BINARY = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) *([KMGT]?)(I?)B?")
 _OUR_OWN = 300 * 10**6  # batches of records, codes of areas, and everything else outside DuckDB
+_DRAWN = 4  # a drawn table gets at most this part of the limit
 _ENOUGH = 500 * 10**6  # DuckDB gets at least this, or the whole limit if that is less
 
 
@@ -61,6 +64,8 @@ class Store:
     def __init__(self, work: Path, *, memory_limit: str, threads: int | None = None) -> None:
         import duckdb
 
+        self.room = limit_bytes(memory_limit) // _DRAWN
+        """The bytes of drawn rows that are held in memory; sorted and joined, they take three times as much."""
         self.work = work / "spill"
         self.work.mkdir(mode=0o700, exist_ok=True)
         settings: dict[str, Any] = {
@@ -220,6 +225,98 @@ class HeldPairs:
         return len(self.rows)
 
 
+class DrawnRows:
+    """Rows of integers as they are drawn: in memory, and from some number of bytes on in DuckDB."""
+
+    def __init__(self, store: Store, columns: Names, encrypt: Callable[[Rows], Words]) -> None:
+        self._store, self._columns, self._encrypt = store, columns, encrypt
+        self._held: list[tuple[Rows, Words, dict[str, Integers]]] = []
+        self._room = store.room
+        self._table = ""
+        self._open = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._open.__exit__(*error)
+
+    def add(self, rows: Rows, words: Words, columns: Mapping[str, Integers]) -> None:
+        """Take in some rows, the whole draw of each, and their columns."""
+        narrow = {name: _narrow(column) for name, column in columns.items()}
+        self._room -= rows.nbytes + words.nbytes + sum(column.nbytes for column in narrow.values())
+        self._held.append((rows, words, narrow))
+        if self._table or self._room < 0:
+            self._store_held()
+
+    def table(self, bounds: Mapping[str, int]) -> Table:
+        """Return all rows; codes are below their bounds."""
+        if self._table:
+            return DuckDBTable(self._store, self._table, self._columns)
+        rows = np.concatenate([np.zeros(0, dtype=np.int64), *(rows for rows, _, _ in self._held)])
+        draws = np.concatenate([np.zeros(0, dtype=np.uint64), *(words[:, 0] for _, words, _ in self._held)])
+        columns: dict[str, Integers] = {}
+        for name in self._columns:
+            parts = [columns.pop(name) for _, _, columns in self._held]
+            columns[name] = np.concatenate([np.zeros(0, dtype=np.uint8), *parts])
+        self._held.clear()
+        return HeldTable(rows, draws, columns, bounds, self._encrypt).kept_by(self._store)
+
+    def _store_held(self) -> None:
+        if not self._table:
+            self._table, put = create_table(self._store, self._columns)
+            self._put = self._open.enter_context(put)
+        for rows, words, columns in self._held:
+            alike = (columns[name].astype(np.int64) for name in self._columns)
+            self._put(table_by_position([rows, words[:, 0], words[:, 1], *alike]))
+        self._held.clear()
+
+
+def _narrow(column: Integers) -> Integers:
+    """Return numbers in the narrowest type, unless some are negative."""
+    if column.min(initial=0) < 0:
+        return column
+    return column.astype(smallest_code_type(int(column.max(initial=0)) + 1), copy=False)
+
+
+def create_table(store: Store, columns: Names) -> tuple[str, AbstractContextManager[Callable[[pa.Table], None]]]:
+    """Create a table of drawn rows, for :class:`DuckDBTable`; return its name, and what inserts rows."""
+    kinds = "".join(f", c{i} BIGINT" for i in range(len(columns)))
+    table = store.new_table(f"r BIGINT, h UBIGINT, l UBIGINT{kinds}")
+    return table, store.inserter(table)
+
+
+class HeldTable(MemoryTable):
+    """Rows of integers that are few enough to be held in memory; joined with others in DuckDB, they move there."""
+
+    _store: Store
+
+    def kept_by(self, store: Store) -> Self:
+        """Return the table, which may move to this database."""
+        self._store = store
+        return self
+
+    def union(self, other: Table) -> Table:
+        """Return the rows of both tables."""
+        return self.stored().union(other) if isinstance(other, DuckDBTable) else super().union(other)
+
+    def pairs(self, first: str, partner: str, order: Names) -> HeldPairs:
+        """Pair each row in which ``first`` is 1 with its partner."""
+        return HeldPairs(self.pair_rows(first, partner, order))
+
+    def stored(self) -> DuckDBTable:
+        """Return the table in DuckDB."""
+        names = tuple(self._columns)
+        table, inserter = create_table(self._store, names)
+        words = self._encrypt(self._rows)
+        with inserter as put:
+            put(table_by_position([self._rows, words[:, 0], words[:, 1], *(self._columns[n] for n in names)]))
+        return DuckDBTable(self._store, table, names)
+
+    def _derive(self, rows: Rows, draws: Words, columns: Mapping[str, Integers], bounds: Mapping[str, int]) -> Self:
+        return super()._derive(rows, draws, columns, bounds).kept_by(self._store)
+
+
 class DuckDBTable:
     """Rows of integers in DuckDB: row r of the file, both words of its draw (h, l), and columns c0, c1, ….
 
@@ -235,12 +332,11 @@ class DuckDBTable:
     def map_groups(self, by: Names, order: Names, kernel: Kernel) -> DuckDBTable:
         """Stream the sorted rows through the kernel, cut where a group ends."""
         columns = (*by, *kernel.adds)
-        kinds = "".join(f", c{i} BIGINT" for i in range(len(columns)))
-        table = self._store.new_table(f"r BIGINT, h UBIGINT, l UBIGINT{kinds}")
+        table, inserter = create_table(self._store, columns)
         read = tuple(dict.fromkeys((*by, *kernel.needs)))
         listed = ", ".join(self._column(name) for name in read)
         query = f"SELECT r, h, l, {listed} FROM {self._table} ORDER BY {self._order((*by, *order))}"  # noqa: S608
-        with self._store.inserter(table) as put:
+        with inserter as put:
             for (rows, *words), codes, bounds in _whole_groups(self._store.batches(query), len(by)):
                 values = dict(zip(read, codes, strict=True))
                 added = dict(kernel(bounds, values))
@@ -257,6 +353,7 @@ class DuckDBTable:
 
     def union(self, other: Table) -> DuckDBTable:
         """Return the rows of both tables."""
+        other = other.stored() if isinstance(other, HeldTable) else other
         assert isinstance(other, DuckDBTable)  # noqa: S101  (tables of one engine)
         query = f"SELECT * FROM {self._table} UNION ALL SELECT * FROM {other._table}"  # noqa: S608
         return DuckDBTable(self._store, f"({query})", self._columns, self, other)

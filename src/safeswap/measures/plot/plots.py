@@ -12,6 +12,7 @@ from safeswap.errors import SpecError
 from safeswap.measures.plot.values import ConfidentialityPlot
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import level_texts
+from safeswap.model.text import list_names
 
 Linkage = Literal["auto", "distance", "fellegi_sunter", "frequency"]
 
@@ -133,7 +134,7 @@ def _restrict(data: Microdata, only: Mapping[str, str]) -> Microdata:
         chosen &= wanted[coded.codes]
     if not chosen.any():
         raise SpecError(
-            f"no record has the stated value of {', '.join(only)}",
+            f"no record has the stated value of {list_names(only)}",
             code="no-records",
             hint="state a value that occurs in every file",
         )

@@ -22,7 +22,7 @@ from safeswap.errors import InputError, SpecError
 from safeswap.model import schema
 from safeswap.model.columns import aligned_columns, as_codes
 from safeswap.model.microdata import Microdata
-from safeswap.model.text import plural
+from safeswap.model.text import list_names, plural
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -257,7 +257,7 @@ class ConfidentialityPlot:
         )
 
     def __repr__(self) -> str:
-        return f"<ConfidentialityPlot by {', '.join(self.keys)}: {self.sentence}>"
+        return f"<ConfidentialityPlot by {list_names(self.keys)}: {self.sentence}>"
 
 
 def agreement(one: ConfidentialityPlot, other: ConfidentialityPlot) -> pa.Table:

@@ -24,10 +24,10 @@ from safeswap.measures.base import (
 )
 from safeswap.measures.households import compare_households, tell_unit
 from safeswap.model.columns import missing_codes
-from safeswap.model.invariant import join_names
 from safeswap.model.microdata import Microdata
 from safeswap.model.scenario import Resolved
 from safeswap.model.score import Axis, Comparison, CountedCells, Score
+from safeswap.model.text import join_phrases
 
 
 class NRule(ParametricMeasure):
@@ -141,7 +141,7 @@ def _tell_difference(comparison: Comparison, names: tuple[str, ...]) -> str:
         reasons.append("counts records where the scenario sums weights")
     if not reasons:
         return ""
-    return f" It can differ from the unsafe combinations of the scenario, since it {join_names(tuple(reasons))}."
+    return f" It can differ from the unsafe combinations of the scenario, since it {join_phrases(reasons)}."
 
 
 def _has_missing(data: Microdata, name: str) -> bool:

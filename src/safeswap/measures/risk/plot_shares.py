@@ -18,6 +18,7 @@ from safeswap.model.numeric_column import finite_numbers
 from safeswap.model.scenario import Resolved
 from safeswap.model.schema import Kind
 from safeswap.model.score import Axis, Comparison, Score
+from safeswap.model.text import list_names
 
 # Both measures of a comparison use the same plot.
 _PLOTS: WeakKeyDictionary[Comparison, dict[tuple[Any, ...], ConfidentialityPlot]] = WeakKeyDictionary()
@@ -119,7 +120,9 @@ class CorrectLinks(PlotMeasure):
             {"records": [len(plot)], "correct_links": [links], "shared_links": [shared], "in_neighbourhood": [within]}
         )
         value = plot.correct_link_share
-        sentence = f"{value:.2%} of the records are found by linkage to the nearest original by {', '.join(names[:4])}."
+        sentence = (
+            f"{value:.2%} of the records are found by linkage to the nearest original by {list_names(names[:4])}."
+        )
         return self._score(value, sentence, names, detail)
 
 
@@ -172,5 +175,5 @@ class UnsafeShare(PlotMeasure):
             raise SpecError("no record has all the keys", code="no-keys", hint="name keys that are not all missing")
         unsafe = int(np.count_nonzero(plot.unsafe))
         detail = pa.table({"records": [len(plot)], "placed": [int(np.count_nonzero(plot.placed))], "unsafe": [unsafe]})
-        sentence = f"{plot.unsafe_share:.2%} of the records ({unsafe:,}) are unsafe by {', '.join(names[:4])}."
+        sentence = f"{plot.unsafe_share:.2%} of the records ({unsafe:,}) are unsafe by {list_names(names[:4])}."
         return self._score(plot.unsafe_share, sentence, names, detail)

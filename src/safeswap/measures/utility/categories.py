@@ -50,7 +50,7 @@ from safeswap.measures.base import (
 from safeswap.measures.survey import WeightedMeasure, weight_changed
 from safeswap.model.columns import flag_new_values
 from safeswap.model.score import Axis, Comparison, CountedCells, Score
-from safeswap.model.text import plural
+from safeswap.model.text import list_names, plural
 
 if TYPE_CHECKING:
     from safeswap.arrays.cells import JointCounts
@@ -440,7 +440,7 @@ class ShareChanged(DistortionMeasure):
             anywhere |= differs
             shares.append(_share(differs))
         value = _share(anywhere)
-        among = f" of {', '.join(names[:8])}{' …' if len(names) > 8 else ''}" if self._is_stated(comparison) else ""
+        among = f" of {list_names(names, most=8)}" if self._is_stated(comparison) else ""
         sentence = f"{value:.2%} of the records differ from the original in at least one attribute{among}."
         detail = pa.table({"attribute": list(names), "value": pa.array(shares, pa.float64())})
         return self._score(value, sentence, names, detail)

@@ -31,6 +31,7 @@ from safeswap.model.numeric_column import finite_numbers
 from safeswap.model.schema import Kind, level_texts, refuse_date
 from safeswap.model.score import Axis, Comparison
 from safeswap.model.spec import Strict
+from safeswap.model.text import list_names
 
 Statistic = Literal["total", "mean", "share", "ratio", "quantile", "regression"]
 Unit = Literal["relative", "errors"]
@@ -102,7 +103,7 @@ class Line(Strict):
         what = f"{self.of} = {self.level}" if self.level is not None else self.of or "records"
         what += f" per {self.per}" if self.per else ""
         what += f" at {self.at:g}" if self.statistic == "quantile" else ""
-        return f"{self.statistic} of {what}" + (f" by {', '.join(self.by)}" if self.by else "")
+        return f"{self.statistic} of {what}" + (f" by {list_names(self.by)}" if self.by else "")
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +129,7 @@ def find_domains(comparison: Comparison, by: Names) -> Domains:
     sizes = tuple(max(1, len(column.levels)) for column in columns)
     if prod(sizes) > MOST_DOMAINS:
         raise SpecError(
-            f"an indicator by {', '.join(by)} has {prod(sizes):,} possible domains, more than {MOST_DOMAINS:,}",
+            f"an indicator by {list_names(by)} has {prod(sizes):,} possible domains, more than {MOST_DOMAINS:,}",
             code="too-many-domains",
             hint="name fewer or coarser attributes in by",
         )

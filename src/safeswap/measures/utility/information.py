@@ -27,7 +27,7 @@ from safeswap.measures.utility.categories import (
 )
 from safeswap.model.columns import missing_codes
 from safeswap.model.score import Comparison, Score
-from safeswap.model.text import plural
+from safeswap.model.text import list_names, plural
 
 
 class OrdinalDisplacement(WeightedMeasure, DistortionMeasure):
@@ -61,8 +61,8 @@ class OrdinalDisplacement(WeightedMeasure, DistortionMeasure):
         rows = [_measure_moves(comparison, name, order, weight) for name, order in orders.items()]
         value = float(np.mean([row["value"] for row in rows]))
         unordered = [name for name in names if name not in orders]
-        sentence = f"A record moved by {value:.4f} of the scale's length on average, over {', '.join(orders)}." + (
-            f" Omitted, having no order: {', '.join(unordered)}." if unordered else ""
+        sentence = f"A record moved by {value:.4f} of the scale's length on average, over {list_names(orders)}." + (
+            f" Omitted, having no order: {list_names(unordered)}." if unordered else ""
         )
         sentence += recoding_note(comparison, tuple(orders))
         return self._score(value, sentence, tuple(orders), pa.Table.from_pylist(rows))
@@ -216,4 +216,4 @@ def _encode(data: Any, name: str) -> tuple[Any, int]:
 
 def _name_attributes(rows: list[dict[str, Any]]) -> str:
     names = [row["attribute"] for row in rows]
-    return f"{len(names)} attributes" if len(names) > 4 else ", ".join(names)
+    return f"{len(names)} attributes" if len(names) > 4 else list_names(names)

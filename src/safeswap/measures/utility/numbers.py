@@ -42,7 +42,7 @@ from safeswap.measures.survey import WeightedMeasure, masses
 from safeswap.model.numeric_column import finite_numbers
 from safeswap.model.schema import Kind
 from safeswap.model.score import Axis, Comparison, Score
-from safeswap.model.text import plural
+from safeswap.model.text import list_names, plural
 
 Sides = tuple[Floats, Floats]
 
@@ -89,8 +89,7 @@ class NumericMeasure(WeightedMeasure):
     def _name_constant(self, comparison: Comparison, kept: tuple[str, ...]) -> str:
         """Return a note on the attributes that were left out, since they do not vary."""
         lacking = [name for name in self._names(comparison) if name not in kept]
-        shown = ", ".join(lacking[:8]) + (f" and {len(lacking) - 8} more" if len(lacking) > 8 else "")
-        return f" Not measured, since they do not vary: {shown}." if lacking else ""
+        return f" Not measured, since they do not vary: {list_names(lacking, most=8)}." if lacking else ""
 
     def _unmeasurable(self, why: str = "", hint: str = "name numeric attributes whose values differ") -> SpecError:
         why = why or ("no numeric attribute varies" if self.least == 1 else "no two numeric attributes vary")

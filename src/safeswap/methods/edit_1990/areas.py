@@ -324,7 +324,7 @@ def _number_areas(data: Microdata, names: Names) -> tuple[Codes, int]:
 # Agreement is tested by a weighted sum of codes; a bitmap marks the wanted sums. There may be false positives, but no
 # false negatives.
 
-_BLOCK = 1 << 13  # sums computed at a time, to stay in the cache from one column to the next
+_BLOCK = 1 << 15  # sums computed at a time, to stay in the cache from one column to the next
 _BITS_PER_SUM = 64  # bits per wanted sum: few false positives
 
 
@@ -374,9 +374,9 @@ class _Wanted:
         sums = np.zeros((max(self.parts) + 2, len(columns[0])), dtype=np.uint32)
         for number, (column, part) in enumerate(zip(columns, self.parts, strict=True)):
             weight = np.uint32(item_state(0, number) >> np.uint64(32)) | np.uint32(1)
-            _add(column, weight, sums[-1])
-            if part >= 0:
-                _add(column, weight, sums[part])
+            _add(column, weight, sums[part])  # of those in all parts to the last row
+        for own in sums[:-1]:
+            np.add(sums[-1], own, out=sums[-1])
         return sums
 
 

@@ -61,7 +61,7 @@ from safeswap.model.microdata import Microdata
 from safeswap.model.scenario import ScenarioName, fill_in
 from safeswap.model.schema import Kind, Schema
 from safeswap.model.spec import CATEGORIES, GeographyCodes, MaskSpec, MissingKeys, Plan, refuse_repeats, takes
-from safeswap.model.text import plural
+from safeswap.model.text import list_names, plural
 
 LEFT = "left"
 """The fact of an audit that counts the combinations below tolerance in which no record changed."""
@@ -86,7 +86,7 @@ class TreatedClasses(Invariant):
     def sentence(self) -> str:
         """The promise in words."""
         return (
-            f"Every combination of {', '.join(self.keys)} with fewer than {plural(self.tolerance, 'record')} "
+            f"Every combination of {list_names(self.keys)} with fewer than {plural(self.tolerance, 'record')} "
             "has a record that was changed, or is counted as left in the audit record."
         )
 
@@ -127,17 +127,18 @@ def _dictionary_sizes(columns: list[pa.ChunkedArray]) -> list[int] | None:
 def _left_by_places(columns: list[pa.ChunkedArray], sizes: list[int], changed: Flags, tolerance: int) -> int:
     """Count the combinations left, in a table with a slot for each possible one."""
     groups = _groups([column.chunk(0).indices.to_numpy() for column in columns], sizes)
-    possible = prod(sizes)
-    counts = np.zeros(possible, dtype=np.int64)
-    moved = np.zeros(possible, dtype=np.bool_)
-    step = max(_STEP, possible)  # one table per step, so a step should not be shorter than the table
-    room = np.empty(min(step, len(changed)), dtype=np.int64)
-    for start in range(0, len(changed), step):
+    counts: Integers = np.zeros(prod(sizes), dtype=np.int32 if len(changed) < 2**31 else np.int64)
+    moved = np.zeros(len(counts), dtype=np.bool_)
+    room: Integers = np.empty(min(_STEP, len(changed)), dtype=np.uint32 if len(counts) < 2**32 else np.int64)
+    for start in range(0, len(changed), _STEP):
         places = room[: len(changed) - start]
         for first in range(0, len(places), _BLOCK):
             _put_places(places[first : first + _BLOCK], groups, start + first)
-        counts += np.bincount(places, minlength=possible)
-        moved[places[changed[start : start + step]]] = True
+        moved[places[changed[start : start + _STEP]]] = True
+        # Sorted, so that the table, which may be much larger than the cache, is passed through in order.
+        places.sort()
+        ends = np.append(np.flatnonzero(places[1:] != places[:-1]), len(places) - 1)
+        counts[places[ends]] += np.diff(ends, prepend=-1)
     return int(np.count_nonzero((counts > 0) & (counts < tolerance) & ~moved))
 
 
@@ -151,13 +152,13 @@ def _groups(indices: list[Integers], sizes: list[int]) -> list[list[tuple[Intege
     return groups
 
 
-def _put_places(places: Int64s, groups: list[list[tuple[Integers, int]]], start: int) -> None:
+def _put_places(places: Integers, groups: list[list[tuple[Integers, int]]], start: int) -> None:
     """Write the slot of each record's combination from ``start`` on; in blocks, to stay in the cache."""
     some = slice(start, start + len(places))
     places[:] = 0
     for group in groups:
         size = prod(n for _, n in group)
-        part: Integers = group[0][0][some].astype(np.uint16 if size <= _SHORT else np.int64)
+        part: Integers = group[0][0][some].astype(np.uint16 if size <= _SHORT else places.dtype)
         for column, number in group[1:]:
             part *= number
             part += column[some].astype(part.dtype)

@@ -55,7 +55,7 @@ from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Schema
 from safeswap.model.spec import Plan, Relaxation
-from safeswap.model.text import plural
+from safeswap.model.text import list_names, plural
 
 _MOST_TRIED = 5
 _PLANNING = Key(bytes(32))
@@ -139,7 +139,7 @@ class HouseholdsStayTogether(_HouseholdPromise):
     @property
     def sentence(self) -> str:
         """The promise."""
-        return f"The members of a household stay together: they have the same {', '.join(self.attributes)}."
+        return f"The members of a household stay together: they have the same {list_names(self.attributes)}."
 
     def problem(self, evidence: PairEvidence) -> str:
         """Count households that were torn apart: some members changed and others not, or they differ now."""
@@ -154,7 +154,7 @@ class KeptHouseholds(_HouseholdPromise):
     @property
     def sentence(self) -> str:
         """The promise."""
-        return f"The numbers of households by {', '.join(self.attributes)} are exactly as before."
+        return f"The numbers of households by {list_names(self.attributes)} are exactly as before."
 
     def problem(self, evidence: PairEvidence) -> str:
         """Count the cells whose number of households changed."""

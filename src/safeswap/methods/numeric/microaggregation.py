@@ -20,9 +20,9 @@ from safeswap.methods.numeric.rank_swap import order_records
 from safeswap.methods.numeric.spec import GroupsOfAtLeast, KeptMean, MicroaggregationSpec, MissingStays
 from safeswap.methods.value_change import (
     ValuePlan,
+    make_draws,
     make_masked,
     numeric_columns,
-    record_words,
     rounding_step,
     stated_decimals,
 )
@@ -384,16 +384,19 @@ class Microaggregation:
         columns = dict(zip(spec.attributes, numeric_columns(data, spec.attributes), strict=True))
         plan = self._plan(columns, spec)
         changes: dict[str, Change] = {}
-        for names in _blocks(spec) if spec.k > 1 else ():
-            words = record_words(data, key, self.name, "+".join(names), replicate=replicate)
+        blocks = _blocks(spec) if spec.k > 1 else []
+        words = make_draws(data, key, self.name, replicate=replicate).lazy_words(
+            data, ["+".join(names) for names in blocks]
+        )
+        for names in blocks:
+            own_words = words["+".join(names)]
             complete = _flag_complete(columns, names)
             # So that the order of the file does not matter.
             if complete.all():
-                rows = order_records([columns[name] for name in names], words)
+                rows = order_records([columns[name] for name in names], own_words)
             else:
                 known = np.flatnonzero(complete)
-                rows = known[order_records([columns[name][known] for name in names], words.take(known, axis=0))]
-            del words
+                rows = known[order_records([columns[name][known] for name in names], own_words.take(known))]
             ordered = [columns[name][rows] for name in names]
             groups = _group_records(ordered, spec)
             for name, own in zip(names, ordered, strict=True):

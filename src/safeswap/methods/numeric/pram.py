@@ -31,7 +31,7 @@ from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import Change
 from safeswap.model.schema import Schema, refuse_date
 from safeswap.model.spec import Plan
-from safeswap.model.text import plural
+from safeswap.model.text import list_names, plural
 
 _CHUNK = 1 << 15
 _WORTH_SORTING = 8
@@ -65,7 +65,7 @@ class Pram(ValueChangingMethod):
         counted = {name: _Counted.of(data, name, strata) for name in spec.attributes}
         expected = sum(each.expect_changes(spec.keep) for each in counted.values())
         some = _count_known(data, spec.attributes) if spec.keep < 1 else 0
-        names = ", ".join(spec.attributes)
+        names = list_names(spec.attributes)
         text = (
             f"about {plural(round(expected), f'value of {names} changes', f'values of {names} change')}; "
             "expected margins do not"

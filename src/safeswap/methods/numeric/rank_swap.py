@@ -11,17 +11,18 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from safeswap.arrays import moments
 from safeswap.arrays.compiled import njit, run_all
-from safeswap.arrays.types import Floats, Rows, UInt32s, Words
+from safeswap.arrays.free_places import FreePlaces, find_lowest_bit, is_free, take_nth
+from safeswap.arrays.keyed import KeyedWords
+from safeswap.arrays.types import Floats, Integers, Rows, UInt32s, Words
 from safeswap.engines.memory import exchange
 from safeswap.errors import SpecError
 from safeswap.methods.numeric.spec import KeptMean, MissingStays, RanksNear, RankSwapSpec
 from safeswap.methods.value_change import (
     ValuePlan,
-    record_words,
+    make_draws,
     refuse_constant,
     refuse_extreme,
     refuse_few,
@@ -44,7 +45,7 @@ from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import changed_numbers, ordered_numbers
 from safeswap.model.schema import Kind, Schema
-from safeswap.model.text import plural
+from safeswap.model.text import list_names, plural
 
 # Values, draws and row numbers are packed into one word each, as far as they fit: plain words are sorted by their
 # digits in a few passes, without looking anything up. Large arrays are made here and not in the kernels: NumPy asks for
@@ -54,47 +55,69 @@ _SCALES = (1.0, 10.0, 100.0, 1000.0)
 _EXACT = 2.0**52
 _ATTEMPTS = 4
 _MOST_TIED = 1 << 18  # sorted at once: they fit the cache, and their arrays are reused
+_TOGETHER = 512  # records, by vector instructions
 _WORD = 64
+_HALF = np.uint64(32)
+_NOT_ASKED = np.empty(0, dtype=np.uint32)
 
 
-def rank_values(values: Floats, words: Words) -> tuple[Rows, Words]:
-    """Return rows by ascending value, equal ones by their draws (two words each), and for each a key of its value.
+def rank_values(values: Floats, words: KeyedWords) -> tuple[UInt32s, Words, UInt32s]:
+    """Return rows by ascending value, equal ones by their words; for each a key of its value, and half a word to draw.
 
-    >>> rank_values(np.array([2.0, 1.0, 2.0]), np.array([[5, 0], [9, 0], [3, 0]], np.uint64))[0].tolist()
+    The values are overwritten: at 10⁶ records a tenth of the time goes by until fresh memory is there.
+
+    >>> rank_values(np.array([2.0, 1.0, 2.0]), KeyedWords(np.arange(3), bytes(32)))[0].tolist()
     [1, 2, 0]
     """
+    rows, halves, draws = np.empty((3, len(values)), dtype=np.uint32)  # together large enough for huge pages
     if not len(values):
-        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint64)
-    return _sort_keys(_order_keys(values), words)
+        return rows, np.empty(0, dtype=np.uint64), draws
+    keys = _sort_keys(_order_keys(values), words, rows, halves)
+    _gather(halves, rows, draws)
+    return rows, keys, draws
 
 
-def order_records(columns: Sequence[Floats], words: Words) -> Rows:
-    """Return rows by ascending values of the columns, the first before the second; equal ones by their draws.
+def order_records(columns: Sequence[Floats], words: KeyedWords) -> Rows:
+    """Return rows by ascending values of the columns, the first before the second; equal ones by their words.
 
     >>> columns = np.array([2.0, 1.0, 2.0]), np.array([0.5, 0.5, 0.0])
-    >>> order_records(columns, np.zeros((3, 2), np.uint64)).tolist()
+    >>> order_records(columns, KeyedWords(np.arange(3), bytes(32))).tolist()
     [1, 2, 0]
     """
-    keys = [_order_keys(values) for values in columns] if len(columns[0]) else []
+    keys = [_order_keys(values.copy()) for values in columns] if len(columns[0]) else []
     bits = [int(each.max()).bit_length() for each in keys]
     if not keys or sum(bits) > _WORD:
-        return np.asarray(np.lexsort((words[:, 1], words[:, 0], *reversed(columns))))
+        first, second = words.whole().T
+        return np.asarray(np.lexsort((second, first, *reversed(columns))))
     together = keys[0]
     for each, width in zip(keys[1:], bits[1:], strict=True):
-        together = together << np.uint64(width) | each
-    return _sort_keys(together, words)[0]
+        together <<= np.uint64(width)
+        together |= each
+    del keys
+    rows = np.empty(len(together), dtype=np.int64)
+    _sort_keys(together, words, rows)
+    return rows
 
 
-def _sort_keys(keys: Words, words: Words, attempts: int = _ATTEMPTS) -> tuple[Rows, Words]:
-    if not attempts:  # equal draws, which no two records have
-        order: Rows = np.lexsort((words[:, 1], words[:, 0], keys))
-        return order, keys[order]
+def _sort_keys(
+    keys: Words, words: KeyedWords, rows: Integers, halves: UInt32s = _NOT_ASKED, attempts: int = _ATTEMPTS
+) -> Words:
+    """Fill in the rows by key and words, and half of each second word, if asked for; return the keys in that order.
+
+    The keys given are overwritten where they and the rows fit a word together.
+    """
+    if not attempts:  # equal words, which no two records have
+        first, second = words.whole().T
+        rows[:] = np.lexsort((second, first, keys))
+        return np.asarray(keys[rows])
     row_bits = (len(keys) - 1).bit_length()
     spare = 64 - row_bits - int(keys.max()).bit_length()  # bits for the draw; negative: the keys are cut
-    packed = np.empty(len(keys), dtype=np.uint64)
-    _pack(keys, words, row_bits, spare, packed)
+    packed = keys if spare >= 0 else np.empty_like(keys)
+    for start, part in words.chunks():
+        end = start + len(part)
+        _pack(keys[start:end], part, (row_bits, start, spare), packed[start:end], halves[start:end])
     packed.sort()  # rows ascend where all above is equal
-    order = (packed & ((np.uint64(1) << np.uint64(row_bits)) - np.uint64(1))).view(np.int64)
+    _unpack_rows(packed, row_bits, rows)
     start, room = 0, min(_MOST_TIED, len(packed))
     while start < len(packed):
         # Ties are sorted by their number and by what was cut off, which leaves more bits for the draw.
@@ -104,48 +127,82 @@ def _sort_keys(keys: Words, words: Words, attempts: int = _ATTEMPTS) -> tuple[Ro
             room *= 2  # the next tie is longer
             continue
         places, numbers = places[:tied], numbers[:tied]
-        rows = order[places]
+        some, order = rows[places], np.empty(tied, dtype=np.int64)
         if spare < 0:
             numbers <<= np.uint64(-spare)
-            numbers |= keys[rows] & ((np.uint64(1) << np.uint64(-spare)) - np.uint64(1))
-        order[places] = rows[_sort_keys(numbers, words.take(rows, axis=0), attempts - 1)[0]]
-    if 0 <= spare < 64 - row_bits:
+            numbers |= keys[some] & ((np.uint64(1) << np.uint64(-spare)) - np.uint64(1))
+        _sort_keys(numbers, words.take(some), order, attempts=attempts - 1)
+        rows[places] = some[order]
+    if spare < 0:
+        return np.asarray(keys[rows])
+    if row_bits + spare < _WORD:
         packed >>= np.uint64(row_bits + spare)  # in place: at 10⁷ records fresh memory costs more than the shift
-        return order, packed
-    return order, keys[order]
+    else:  # all values are equal
+        packed[:] = 0
+    return packed
 
 
 def _order_keys(values: Floats) -> Words:
-    """Return whole numbers in the order of the values, from 0: the values in their last decimal, else their bits."""
-    keys = np.empty(len(values), dtype=np.uint64)
+    """Return whole numbers in the order of the values, from 0: the values in their last decimal, else their bits.
+
+    The values are overwritten.
+    """
     for scale in _SCALES:
-        if _scale_values(values, scale, keys):
+        if _are_whole(values, scale):
+            _scale(values, scale)
+            keys: Words = values.view(np.uint64)
             keys -= keys.min()
-            return np.asarray(keys)
-    bits = (values + 0.0).view(np.int64)  # −0.0 becomes 0.0
+            return keys
+    values += 0.0  # −0.0 becomes 0.0
+    bits = values.view(np.int64)
     signed = np.where(bits < 0, bits ^ np.int64(2**63 - 1), bits)
     return np.asarray(signed.view(np.uint64) - np.uint64(int(signed.min()) % 2**64))
 
 
-@njit(cache=True, nogil=True)
-def _scale_values(values: Floats, scale: float, keys: Words) -> bool:
-    """Return whether all values are whole multiples of 1 / ``scale``; fill in the multiples, moved above 0."""
-    for i in range(len(values)):
-        multiple = np.rint(values[i] * scale)
-        if multiple / scale != values[i] or abs(multiple) >= _EXACT:
+@njit(cache=True, nogil=True, error_model="numpy")
+def _are_whole(values: Floats, scale: float) -> bool:
+    """Return whether all values are whole multiples of 1 / ``scale``, and not too large."""
+    for start in range(0, len(values), _TOGETHER):
+        some = values[start : start + _TOGETHER]
+        others = 0  # counted, not branched upon: the loop becomes vector instructions
+        for i in range(len(some)):
+            multiple = np.rint(some[i] * scale)
+            others += (multiple / scale != some[i]) | (abs(multiple) >= _EXACT)
+        if others:
             return False
-        keys[i] = np.int64(multiple) + np.int64(_EXACT)
     return True
 
 
 @njit(cache=True, nogil=True)
-def _pack(keys: Words, words: Words, row_bits: int, spare: int, packed: Words) -> None:
-    for i in range(len(keys)):
-        if spare > 0:
-            top = keys[i] << np.uint64(spare) | words[i, 0] >> np.uint64(64 - spare)
-        else:
-            top = keys[i] >> np.uint64(-spare)
-        packed[i] = top << np.uint64(row_bits) | np.uint64(i)
+def _scale(values: Floats, scale: float) -> None:
+    """Put the multiples of 1 / ``scale``, moved above 0, in the place of the values."""
+    multiples = values.view(np.int64)
+    for i in range(len(values)):
+        multiples[i] = np.int64(np.rint(values[i] * scale)) + np.int64(_EXACT)
+
+
+@njit(cache=True, nogil=True)
+def _pack(keys: Words, words: Words, layout: tuple[int, int, int], packed: Words, halves: UInt32s) -> None:
+    """Put the key, the leading bits of the first word and the row into a word; set half the second word apart."""
+    row_bits, row, spare = np.uint64(layout[0]), np.uint64(layout[1]), layout[2]
+    first, second = words[:, 0], words[:, 1]
+    if spare > 0:
+        up, down = np.uint64(spare), np.uint64(64 - spare)
+        for i in range(len(keys)):
+            packed[i] = (keys[i] << up | first[i] >> down) << row_bits | (row + np.uint64(i))
+    else:
+        down = np.uint64(-spare)
+        for i in range(len(keys)):
+            packed[i] = keys[i] >> down << row_bits | (row + np.uint64(i))
+    for i in range(len(halves)):
+        halves[i] = second[i] >> _HALF
+
+
+@njit(cache=True, nogil=True)
+def _unpack_rows(packed: Words, row_bits: int, rows: Integers) -> None:
+    mask = (np.uint64(1) << np.uint64(row_bits)) - np.uint64(1)
+    for i in range(len(packed)):
+        rows[i] = packed[i] & mask
 
 
 @njit(cache=True, nogil=True)
@@ -156,154 +213,95 @@ def _list_tied(packed: Words, row_bits: int, start: int, places: Rows, numbers: 
     """
     shift, found, tie = np.uint64(row_bits), 0, np.uint64(0)
     while start < len(packed):
-        end = start + 1
-        while end < len(packed) and packed[end] >> shift == packed[start] >> shift:
-            end += 1
-        if end - start > 1:
-            if found + end - start > len(places):
-                break
-            for place in range(start, end):
-                places[found], numbers[found] = place, tie
-                found += 1
-            tie += np.uint64(1)
-        start = end
+        stop = min(start + _TOGETHER, len(packed) - 1)
+        some, following = packed[start:stop], packed[start + 1 : stop + 1]
+        equal = 0
+        for i in range(len(some)):
+            equal += some[i] >> shift == following[i] >> shift
+        if not equal:
+            start = stop if stop + 1 < len(packed) else len(packed)
+        while equal and start < stop:
+            end = start + 1
+            while end < len(packed) and packed[end] >> shift == packed[start] >> shift:
+                end += 1
+            if end - start > 1:
+                if found + end - start > len(places):
+                    return found, start
+                for place in range(start, end):
+                    places[found], numbers[found] = place, tie
+                    found += 1
+                tie += np.uint64(1)
+            start = end
     return found, start
 
 
-# Pairing goes from the lowest value upwards; the partner is drawn from the free records above (Moore 1996). Free
-# positions are bits of words. Which word holds the n-th is found by a tree with four branches to a node, which hold the
-# number of free positions before each: logarithmic time for any width.
-
-_HALF = np.uint64(32)
-_BYTES = np.uint64(0x0101010101010101)
-_TOP_BITS = np.uint64(0x8080808080808080)
-_DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
-_LOWEST_BIT = np.zeros(64, dtype=np.uint64)
-_LOWEST_BIT[[((0x03F79D71B4CB0A89 << place) % 2**64) >> 58 for place in range(64)]] = np.arange(64)
-_NTH_BIT = np.array([([j for j in range(8) if byte >> j & 1] + [0] * 8)[:8] for byte in range(256)], dtype=np.uint64)
+# Pairing goes from the lowest value upwards; the partner is drawn from the free records above (Moore 1996).
 
 
-def pairs_within(keys: Words, rows: Rows, words: Words, window: int) -> Rows:
+def pairs_within(keys: Words, rows: UInt32s, draws: UInt32s, window: int) -> Rows:
     """Draw disjoint pairs of rows at most ``window`` positions apart whose values differ.
 
-    ``rows`` are in the order of their values, ``keys`` equal where these are, ``words`` the draws of all rows, of which
-    the second is used. The lowest row without a partner takes, with equal probability, one of the free rows above it
-    within the window that have another value; if there is none it keeps its value.
+    ``rows`` are in the order of their values, ``keys`` equal where these are. The lowest row without a partner takes,
+    with equal probability, one of the free rows above it within the window that have another value; if there is none it
+    keeps its value.
 
-    >>> words = np.zeros((4, 2), np.uint64)
-    >>> pairs_within(np.array([1, 2, 3, 4], np.uint64), np.array([3, 2, 1, 0]), words, 1).tolist()
+    >>> draws = np.zeros(4, np.uint32)
+    >>> pairs_within(np.array([1, 2, 3, 4], np.uint64), np.array([3, 2, 1, 0], np.uint32), draws, 1).tolist()
     [[3, 2], [1, 0]]
     """
-    halves, draws = np.empty(len(words), dtype=np.uint32), np.empty(len(keys), dtype=np.uint32)
-    # The half words together first: loads are then from a quarter of the memory.
-    np.right_shift(words[:, 1], _HALF, out=halves, casting="unsafe")
-    halves.take(rows, out=draws, mode="clip")
     pairs = np.empty((len(keys) // 2, 2), dtype=np.int64)
-    pairs = pairs[: _pair_within(keys, draws, window, pairs)]
-    _look_up(rows, pairs)
-    return pairs
+    places = pairs.reshape(-1).view(np.uint32)[: pairs.size].reshape(-1, 2)  # in the first half of the pairs' memory
+    made = _pair_within(keys, draws, window, FreePlaces.all_of(len(keys)), places)
+    _look_up(rows, places[:made], pairs)
+    return pairs[:made]
 
 
 @njit(cache=True, nogil=True)
-def _look_up(rows: Rows, pairs: Rows) -> None:
+def _gather(values: UInt32s, rows: UInt32s, gathered: UInt32s) -> None:
+    for i in range(len(rows)):
+        gathered[i] = values[rows[i]]
+
+
+@njit(cache=True, nogil=True)
+def _look_up(rows: UInt32s, places: UInt32s, pairs: Rows) -> None:
     """Turn positions into rows. One load waits for another only while pairing, which so takes half the time."""
-    for i in range(len(pairs)):
-        pairs[i, 0], pairs[i, 1] = rows[pairs[i, 0]], rows[pairs[i, 1]]
+    for i in range(len(places) - 1, -1, -1):  # from the last: a pair takes more room than its places
+        pairs[i, 0], pairs[i, 1] = rows[places[i, 0]], rows[places[i, 1]]
 
 
 @njit(cache=True, nogil=True)
-def _pair_within(keys: Words, draws: UInt32s, window: int, pairs: Rows) -> int:
+def _pair_within(keys: Words, draws: UInt32s, window: int, line: FreePlaces, pairs: UInt32s) -> int:
     """Fill in the pairs, as positions; return their number."""
     number = len(keys)
-    tree, levels = _build_tree((number + 63) // 64)
-    bits = np.full((number + 63) // 64, ~np.uint64(0))  # of positions that nobody below has taken
-    if number & 63:
-        bits[-1] >>= np.uint64(64 - (number & 63))
     made = 0
     behind, end = 0, 0  # partners are free positions from the one to before the other
     below, free = 0, 0  # free positions before, and between
-    for place in range(len(bits)):
-        ahead = ~np.uint64(0)  # the positions of this word that have not had their turn
-        while bits[place] & ahead:
-            bit = _find_lowest_bit(bits[place] & ahead)
-            ahead = ~np.uint64(1) << bit
-            i = 64 * place + int(bit)
+    for place in range(len(line.bits)):
+        word = line.bits[place]  # the positions of this word that have not had their turn
+        while word:
+            i = 64 * place + int(find_lowest_bit(word))
+            word &= word - np.uint64(1)
             last = min(number, i + window + 1)
             free += last - end
             end = last
             if behind <= i:  # the positions skipped to get to this one are all taken
                 below, free, behind = below + 1, free - 1, i + 1
             while behind < end and keys[behind] == keys[i]:
-                is_free = _has_bit(bits, behind)
-                below += is_free
-                free -= is_free
+                one = is_free(line, behind)
+                below += one
+                free -= one
                 behind += 1
             if free == 0:
                 continue
             # The leading half of a word times a number below 2³², truncated: uniform to one part in 2³².
             drawn = int((np.uint64(draws[i]) * np.uint64(free)) >> _HALF)
-            pairs[made, 0], pairs[made, 1] = i, _take_nth(tree, levels, bits, below + drawn)
+            partner = take_nth(line, below + drawn)
+            pairs[made, 0], pairs[made, 1] = i, partner
+            if partner >> 6 == place:  # seldom: a load of every word again would wait for the search
+                word &= line.bits[place]
             free -= 1
             made += 1
     return made
-
-
-@njit(cache=True, nogil=True)
-def _build_tree(words: int) -> tuple[npt.NDArray[np.int32], int]:
-    """Return the number of free positions before each branch, node by node from the root, and the number of levels."""
-    span, levels = 1, 0
-    while span < words:
-        span, levels = 4 * span, levels + 1
-    tree = np.empty(((span - 1) // 3, 4), dtype=np.int32)
-    first, nodes = 0, 1
-    while first < len(tree):
-        span //= 4
-        for branch in range(4):
-            tree[first : first + nodes, branch] = 64 * span * branch
-        first, nodes = first + nodes, 4 * nodes
-    return tree, levels
-
-
-@njit(cache=True, nogil=True, inline="always")
-def _has_bit(bits: Words, place: int) -> int:
-    return int((bits[place >> 6] >> np.uint64(place & 63)) & np.uint64(1))
-
-
-@njit(cache=True, nogil=True)
-def _take_nth(tree: npt.NDArray[np.int32], levels: int, bits: Words, n: int) -> int:
-    """Take the free position with n free positions before it, and return it."""
-    one, two, three = np.uint64(1), np.uint64(2), np.uint64(3)  # unsigned places need no check for counting backwards
-    node, word = np.uint64(0), np.uint64(0)
-    left = np.int32(n)
-    for _ in range(levels):
-        first, second, third = tree[node, one], tree[node, two], tree[node, three]
-        branch = np.uint64(first <= left) + np.uint64(second <= left) + np.uint64(third <= left)
-        tree[node, one] = first - np.int32(first > left)
-        tree[node, two] = second - np.int32(second > left)
-        tree[node, three] = third - np.int32(third > left)
-        left -= tree[node, branch]
-        node, word = (node << two) + one + branch, word << two | branch
-    bit = _find_nth_bit(bits[word], np.uint64(left))
-    bits[word] &= ~(one << bit)
-    return int(word << np.uint64(6) | bit)
-
-
-@njit(cache=True, nogil=True)
-def _find_lowest_bit(word: np.uint64) -> np.uint64:
-    """Return the place of the lowest set bit (Leiserson, Prokop & Randall 1998, by a de Bruijn sequence)."""
-    return np.uint64(_LOWEST_BIT[((word & (~word + np.uint64(1))) * _DE_BRUIJN) >> np.uint64(58)])
-
-
-@njit(cache=True, nogil=True)
-def _find_nth_bit(word: np.uint64, n: np.uint64) -> np.uint64:
-    """Return the place of the set bit with n set bits below it (Vigna 2008, Broadword rank/select queries)."""
-    counts = word - ((word >> np.uint64(1)) & np.uint64(0x5555555555555555))
-    counts = (counts & np.uint64(0x3333333333333333)) + ((counts >> np.uint64(2)) & np.uint64(0x3333333333333333))
-    up_to = ((counts + (counts >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)) * _BYTES  # in the bytes up to each
-    byte = (((((n * _BYTES) | _TOP_BITS) - up_to) & _TOP_BITS) >> np.uint64(7)) * _BYTES >> np.uint64(56)
-    shift = np.uint64(8) * byte
-    n -= ((up_to << np.uint64(8)) >> shift) & np.uint64(255)
-    return np.uint64(shift + _NTH_BIT[(word >> shift) & np.uint64(255), n])
 
 
 class RankSwap:
@@ -321,26 +319,27 @@ class RankSwap:
         """Return the width of the window and the maximum number of pairs."""
         return self._plan(_ordered_columns(data, spec), spec)
 
-    def _plan(self, columns: dict[str, Floats], spec: RankSwapSpec) -> ValuePlan:
-        pairs = sum(_Ends.of(values, spec).between // 2 for values in columns.values()) if spec.window else 0
-        widths = {spec.ranks(int(np.count_nonzero(~np.isnan(values)))) for values in columns.values()}
+    def _plan(self, columns: dict[str, _Column], spec: RankSwapSpec) -> ValuePlan:
+        pairs = sum(column.between // 2 for column in columns.values()) if spec.window else 0
+        widths = {spec.ranks(column.known) for column in columns.values()}
         width = f"{min(widths):,}" if len(widths) == 1 else f"{min(widths):,} to {max(widths):,}"
         text = (
-            f"up to {plural(pairs, 'pair exchanges', 'pairs exchange')} values of {', '.join(spec.attributes)} "
+            f"up to {plural(pairs, 'pair exchanges', 'pairs exchange')} values of {list_names(spec.attributes)} "
             f"over at most {width} ranks"
         )
-        return ValuePlan.of(spec, len(next(iter(columns.values()))), pairs, text)
+        return ValuePlan.of(spec, len(next(iter(columns.values())).values), pairs, text)
 
     def apply(self, data: Microdata, spec: RankSwapSpec, *, key: Key, replicate: int = 0) -> Masked:
         """Order, pair and exchange; then set the groups at the ends to their means, if requested."""
         columns = _ordered_columns(data, spec)
         plan = self._plan(columns, spec)
-        orders: dict[str, Rows] = {}
+        orders: dict[str, UInt32s] = {}
         exchanged: dict[str, Rows] = {}
 
+        words = make_draws(data, key, self.name, replicate=replicate).lazy_words(data, spec.attributes)
+
         def draw(name: str) -> None:
-            words = record_words(data, key, self.name, name, replicate=replicate)
-            orders[name], exchanged[name] = _draw_pairs(columns[name], words, spec)
+            orders[name], exchanged[name] = _draw_pairs(columns[name], words[name], spec)
 
         run_all(draw, spec.attributes)
         masked = data
@@ -365,31 +364,36 @@ class RankSwap:
         untouched = tuple(name for name in data.attributes if name not in spec.attributes)
         promises: list[Invariant] = [SameRows(), UntouchedColumns(untouched), DisjointPairs(), ReplaysFromAudit()]
         promises += [MissingStays(spec.attributes), PairsDiffer(spec.attributes, "any")]
-        for name, values in columns.items():
-            promises.append(RanksNear(name, spec.ranks(int(np.count_nonzero(~np.isnan(values))))))
+        for name, column in columns.items():
+            promises.append(RanksNear(name, spec.ranks(column.known)))
             if spec.top or spec.bottom:
-                promises.append(KeptMean(name, rounding_step(values, None)))
+                promises.append(KeptMean(name, rounding_step(column.values, None)))
             else:
                 promises.append(KeptMargin((name,)))
         return tuple(promises if spec.top or spec.bottom else [*promises, ChangedRecords()])
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Ends:
-    """The number of known values at each end, and between."""
+class _Column:
+    """An attribute as numbers in their order, and the number of known values: at each end, and between."""
 
+    values: Floats
     bottom: int
     top: int
     between: int
 
     @classmethod
-    def of(cls, values: Floats, spec: RankSwapSpec) -> _Ends:
-        known = int(np.count_nonzero(~np.isnan(values)))
+    def of(cls, values: Floats, spec: RankSwapSpec) -> _Column:
+        known = len(values) - int(np.count_nonzero(np.isnan(values)))
         bottom, top = (int(round(share * known, 6)) for share in (spec.bottom, spec.top))
-        return cls(bottom=bottom, top=top, between=known - bottom - top)
+        return cls(values=values, bottom=bottom, top=top, between=known - bottom - top)
+
+    @property
+    def known(self) -> int:
+        return self.bottom + self.between + self.top
 
 
-def _ordered_columns(data: Microdata, spec: RankSwapSpec) -> dict[str, Floats]:
+def _ordered_columns(data: Microdata, spec: RankSwapSpec) -> dict[str, _Column]:
     """Return the attributes as numbers in their order; refuse attributes without an order or variation."""
     columns = {}
     for name in spec.attributes:
@@ -407,44 +411,45 @@ def _ordered_columns(data: Microdata, spec: RankSwapSpec) -> dict[str, Floats]:
                 hint="omit top and bottom, or name numeric attributes only",
                 attribute=name,
             )
-        columns[name] = ordered_numbers(data, name)
-        refuse_constant(name, columns[name])
+        column = columns[name] = _Column.of(ordered_numbers(data, name), spec)
+        refuse_constant(name, column.values)
         if spec.top or spec.bottom:
-            refuse_extreme(name, columns[name])
-        ends = _Ends.of(columns[name], spec)
-        refuse_few(name, ends.top, "top")
-        refuse_few(name, ends.bottom, "bottom")
+            refuse_extreme(name, column.values)
+        refuse_few(name, column.top, "top")
+        refuse_few(name, column.bottom, "bottom")
     return columns
 
 
-def _draw_pairs(values: Floats, words: Words, spec: RankSwapSpec) -> tuple[Rows, Rows]:
-    """Return the known rows in the order of their values, and the pairs of rows that exchange them."""
-    missing = np.isnan(values)
-    if missing.any():
-        known = np.flatnonzero(~missing)
-        order, keys = rank_values(values[known], words.take(known, axis=0))
-        order = known[order]
+def _draw_pairs(column: _Column, words: KeyedWords, spec: RankSwapSpec) -> tuple[UInt32s, Rows]:
+    """Return the known rows in the order of their values, and the pairs of rows that exchange them.
+
+    The values are overwritten unless means of them are taken.
+    """
+    values = column.values
+    if column.known < len(values):
+        known = np.flatnonzero(~np.isnan(values))
+        order, keys, draws = rank_values(values[known], words.take(known))
+        order = known.astype(np.uint32)[order]
     else:
-        order, keys = rank_values(values, words)
-    ends = _Ends.of(values, spec)
-    between = slice(ends.bottom, ends.bottom + ends.between)
-    return order, pairs_within(keys[between], order[between], words, spec.ranks(len(order)))
+        is_needed = column.bottom or column.top
+        order, keys, draws = rank_values(values.copy() if is_needed else values, words)
+    between = slice(column.bottom, column.bottom + column.between)
+    return order, pairs_within(keys[between], order[between], draws[between], spec.ranks(len(order)))
 
 
 def _average_ends(
-    data: Microdata, columns: dict[str, Floats], orders: dict[str, Rows], spec: RankSwapSpec
+    data: Microdata, columns: dict[str, _Column], orders: dict[str, UInt32s], spec: RankSwapSpec
 ) -> tuple[Microdata, tuple[Replacement, ...]]:
     replacements = []
-    for name, before in columns.items():
-        ends = _Ends.of(before, spec)
-        if not (ends.top or ends.bottom):
+    for name, column in columns.items():
+        if not (column.top or column.bottom):
             continue
         now = ordered_numbers(data, name)
         values = now.copy()
         written = np.zeros(len(values), dtype=np.bool_)
-        for rows in (orders[name][: ends.bottom], orders[name][ends.bottom + ends.between :]):
+        for rows in (orders[name][: column.bottom], orders[name][column.bottom + column.between :]):
             if len(rows):
-                values[rows] = moments.mean(before[rows])
+                values[rows] = moments.mean(column.values[rows])
                 written[rows] = True
         change = changed_numbers(data, name, values, now, written=written)
         if change.replacement is not None:

@@ -29,12 +29,12 @@ from safeswap.arrays.names import Names
 from safeswap.arrays.types import Floats
 from safeswap.model.columns import as_codes, decode_dictionary, flag_changes, number_cells, to_bits
 from safeswap.model.evidence import Evidence
-from safeswap.model.invariant import AttributePromise, AttributesPromise, Invariant, join_names
+from safeswap.model.invariant import AttributePromise, AttributesPromise, Invariant
 from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import finite_numbers, ordered_numbers
 from safeswap.model.schema import Kind
 from safeswap.model.spec import CATEGORIES, IsoDate, MaskSpec, refuse_repeats, takes
-from safeswap.model.text import plural
+from safeswap.model.text import join_names, plural
 
 Attributes = Annotated[Names, Field(min_length=1, description="attributes to change")]
 Numbers = Annotated[Attributes, Field(json_schema_extra=takes("numeric", "date"))]

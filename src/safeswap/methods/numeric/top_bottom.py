@@ -32,7 +32,7 @@ from safeswap.model.microdata import Microdata
 from safeswap.model.numeric_column import Change, decimals_of, finite_numbers, write_numbers
 from safeswap.model.schema import Kind, Schema
 from safeswap.model.spec import Plan
-from safeswap.model.text import plural
+from safeswap.model.text import list_names, plural
 
 
 class TopBottom(ValueChangingMethod):
@@ -51,7 +51,7 @@ class TopBottom(ValueChangingMethod):
 
     def _plan(self, beyond: Flags, spec: TopBottomSpec) -> ValuePlan:
         cut = int(np.count_nonzero(beyond))
-        text = f"{plural(cut, 'record has', 'records have')} a value of {', '.join(spec.attributes)} cut off"
+        text = f"{plural(cut, 'record has', 'records have')} a value of {list_names(spec.attributes)} cut off"
         return ValuePlan.of(spec, len(beyond), cut, text)
 
     def columns(self, schema: Schema, spec: TopBottomSpec) -> Columns:

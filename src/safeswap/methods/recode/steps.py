@@ -484,7 +484,7 @@ class Drop(Step):
     @property
     def sentence(self) -> str:
         """The step in plain words."""
-        return f"drop {', '.join(self.attributes)}"
+        return f"drop {list_names(self.attributes)}"
 
 
 STEPS: dict[str, type[Step]] = {

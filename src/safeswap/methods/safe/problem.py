@@ -15,7 +15,7 @@ from safeswap.arrays.table_lines import Axes, drop_implied_margins, line_ids, li
 from safeswap.arrays.types import Flags, Floats, Int64s
 from safeswap.errors import InputError, SpecError
 from safeswap.model.table import CountTable, check_tolerance
-from safeswap.model.text import plural
+from safeswap.model.text import list_names, plural
 
 UNLIMITED = 1 << 40
 
@@ -167,7 +167,7 @@ def table_problems(
             tables[0].axes_of([name])
         if several and not any(set(names) <= set(table.names) for table in tables):
             raise SpecError(
-                f"no table has the variables of the margin by {', '.join(names)}",
+                f"no table has the variables of the margin by {list_names(names)}",
                 code="unknown-margin",
                 hint="a kept margin must be part of a table",
             )
@@ -207,7 +207,7 @@ def _check_stated(table: CountTable, names: Names, stated: npt.NDArray[Any]) -> 
     if stated.shape != found.shape or (stated != found).any():
         wrong = int(np.count_nonzero(stated != found)) if stated.shape == found.shape else found.size
         raise InputError(
-            f"the margin by {', '.join(names) or 'total'} does not add up: {wrong:,} of "
+            f"the margin by {list_names(names) or 'total'} does not add up: {wrong:,} of "
             f"{plural(found.size, 'figure is not the sum', 'figures are not the sums')} of the cells",
             code="margins-do-not-add-up",
             hint="correct the counts or the margin; a kept margin is always that of the table itself",

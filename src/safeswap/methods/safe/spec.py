@@ -18,7 +18,7 @@ from safeswap.model.invariant import AttributesPromise
 from safeswap.model.score import proved_bound
 from safeswap.model.spec import CATEGORIES, MaskSpec, takes
 from safeswap.model.table import CountTable, long_table
-from safeswap.model.text import plural
+from safeswap.model.text import list_names, plural
 
 
 class SafeSpec(MaskSpec):
@@ -265,13 +265,13 @@ class SafeCells(AttributesPromise):
     @property
     def sentence(self) -> str:
         """The promise in words."""
-        return f"Every cell of the table by {', '.join(self.attributes)} is 0 or at least {self.tolerance:,}."
+        return f"Every cell of the table by {list_names(self.attributes)} is 0 or at least {self.tolerance:,}."
 
     def problem(self, evidence: Evidence) -> str:
         """Count the small cells."""
         columns = {f"k{i}": bit_codes(evidence.after.table.column(name)) for i, name in enumerate(self.attributes)}
         counted = pa.table(columns).group_by(list(columns), use_threads=False).aggregate([([], "count_all")])
         small = pc.sum(pc.less(counted["count_all"], self.tolerance)).as_py() or 0
-        names = ", ".join(self.attributes)
+        names = list_names(self.attributes)
         too_small = plural(small, f"cell by {names} has", f"cells by {names} have")
         return f"{too_small} fewer than {self.tolerance:,} records" if small else ""

@@ -55,7 +55,7 @@ from safeswap.model.scenario import ScenarioName, as_scenario, fill_in
 from safeswap.model.schema import Schema, household_attributes, require_household
 from safeswap.model.score import proved_bound
 from safeswap.model.spec import MaskSpec
-from safeswap.model.text import plural
+from safeswap.model.text import list_names, plural
 
 Importance = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
 
@@ -174,7 +174,7 @@ class Suppress:
         left = () if not found.unsafe else _find_never_safe(data, spec)
         text = found.sentence + (f". {found.caution.removesuffix('.')}" if found.caution else "")
         if left:
-            text += f"; {_list_names(left)} cannot be made safe by blanking {', '.join(spec.blankable)}"
+            text += f"; {list_names(left, most=3)} cannot be made safe by blanking {list_names(spec.blankable)}"
         feasible = 0 if left else found.unsafe_records
         return ValuePlan(
             method=self.name, records=len(data), asked=found.unsafe_records, feasible=feasible, binds=left, text=text
@@ -187,8 +187,9 @@ class Suppress:
         plan = self.plan(data, spec)
         if not plan.is_feasible:
             raise InfeasibleError(
-                f"{_list_names(plan.binds)} cannot be made safe: with every value of {', '.join(spec.blankable)} "
-                "blanked there would still be combinations with too few records",
+                f"{list_names(plan.binds, most=3)} cannot be made safe: "
+                f"with every value of {list_names(spec.blankable)} blanked there would still be combinations "
+                "with too few records",
                 code="cannot-be-safe",
                 hint="keep fewer attributes, recode first, or lower the tolerance",
                 combinations=list(plan.binds),
@@ -474,8 +475,3 @@ def _count_by_dimension(before: Risky, after: Risky) -> list[dict[str, Any]]:
         {"keys": size, "lists": lists.count(size), "before": number, "after": after.by_dimension[size]}
         for size, number in before.by_dimension.items()
     ]
-
-
-def _list_names(names: tuple[str, ...]) -> str:
-    shown = ", ".join(names[:3])
-    return shown + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -27,7 +27,7 @@ from safeswap.model.evidence import Evidence
 from safeswap.model.invariant import AttributesPromise, Invariant
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import level_texts
-from safeswap.model.text import plural
+from safeswap.model.text import list_names, plural
 
 _SHORT = 1e-9  # largest rounding error of a sum of weights, as a share
 _WORDS = {
@@ -45,7 +45,7 @@ class OnlyBlanks(AttributesPromise):
     @property
     def sentence(self) -> str:
         """The promise in words."""
-        return f"Values of {', '.join(self.attributes)} were blanked; none was changed in any other way."
+        return f"Values of {list_names(self.attributes)} were blanked; none was changed in any other way."
 
     def problem(self, evidence: Evidence) -> str:
         """Describe the first attribute in which a value became another one."""
@@ -77,7 +77,7 @@ class NothingUnsafe(Invariant):
         least = {tolerance for _, tolerance in self.combinations}
         number = f"{min(least):g}" if len(least) == 1 else "as many as its tolerance"
         unit = "records" if self.weight is None else f"units of {self.weight}"
-        names = ", ".join(dict.fromkeys(name for keys, _ in self.combinations for name in keys))
+        names = list_names(dict.fromkeys(name for keys, _ in self.combinations for name in keys))
         one = len(self.combinations) == 1
         lists = f"values of {names}" if one else f"values in {len(self.combinations):,} combinations of {names}"
         together = " together" if one and len(self.combinations[0][0]) > 1 else ""
@@ -117,7 +117,7 @@ class EnoughByPublishedKeys(Invariant):
         """The promise in words."""
         unit = "records" if self.weight is None else f"units of {self.weight}"
         return (
-            f"Every record shares all published values of its keys ({', '.join(self.keys)}) with records that "
+            f"Every record shares all published values of its keys ({list_names(self.keys)}) with records that "
             f"have them too: at least {self.tolerance:g} {unit}, its own included."
         )
 

@@ -19,6 +19,7 @@ from safeswap.methods.safe.milp import solve_whole
 from safeswap.methods.safe.records.setup import Ready
 from safeswap.methods.safe.records.state import State
 from safeswap.methods.safe.spec import SafeSpec
+from safeswap.model.text import list_names
 
 MOST_CELLS = 600
 """Combinations up to which fewer records are sought; eight times as many if the search found nothing."""
@@ -53,7 +54,7 @@ def improve(found: Ready, spec: SafeSpec, *, safe: bool, fewest: int, seconds: f
 
 
 def _infeasible_error(spec: SafeSpec) -> InfeasibleError:
-    kept = "; ".join(", ".join(names) for names in spec.keep)
+    kept = "; ".join(map(list_names, spec.keep))
     return InfeasibleError(
         f"no change of records makes every cell 0 or at least {spec.tolerance}"
         + (f" while the margins by {kept} stay exact" if kept else ""),

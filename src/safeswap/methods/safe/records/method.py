@@ -42,7 +42,7 @@ from safeswap.model.microdata import Coded, Microdata
 from safeswap.model.schema import Kind, Schema
 from safeswap.model.score import proved_bound
 from safeswap.model.spec import Plan
-from safeswap.model.text import plural
+from safeswap.model.text import list_names, plural
 
 # Improve by trying again: undo some changes that share a cell, make the tables safe again, keep the better result.
 #
@@ -249,7 +249,7 @@ class SafePlan(Plan):
         cells = plural(self.cells, "occupied cell has", "occupied cells have")
         text = f"{self.asked:,} of {cells} fewer than {plural(self.tolerance, 'record')}"
         if not self.is_feasible:
-            return f"{text}; the margin by {', '.join(self.binds)} keeps {self.asked - self.feasible:,} of them so"
+            return f"{text}; the margin by {list_names(self.binds)} keeps {self.asked - self.feasible:,} of them so"
         return text + (f"; at least {plural(self.fewest_records, 'record')} must change" if self.asked else "")
 
 

@@ -27,7 +27,7 @@ from safeswap.model.keyed_order import keyed_order
 from safeswap.model.microdata import Microdata, record_identity
 from safeswap.model.schema import Kind
 from safeswap.model.table import check_table_names
-from safeswap.model.text import plural
+from safeswap.model.text import list_names, plural
 
 _RUN = 1 << 20
 _TABLE = 1 << 26
@@ -269,7 +269,7 @@ def check_safe(data: Microdata, spec: SafeSpec) -> None:
         _, sizes = data.coded_columns(names)
         if prod(sizes) > cells.MOST_CELLS:
             raise SpecError(
-                f"the table by {', '.join(names)} has more than 2**62 possible cells",
+                f"the table by {list_names(names)} has more than 2**62 possible cells",
                 code="too-many-cells",
                 hint="recode attributes to fewer levels, or leave one out",
             )
@@ -293,11 +293,11 @@ def refuse_kept_small(data: Microdata, spec: SafeSpec, tables: list[TableCells])
                 continue
             small = int(count_cells(data, shared).small(spec.tolerance).size)
             if small:
-                by = ", ".join(shared)
+                by = list_names(shared)
                 raise InfeasibleError(
                     f"{plural(small, f'cell by {by} is', f'cells by {by} are')} below the tolerance "
-                    f"{spec.tolerance}, and the kept margin by {', '.join(margin)} fixes them: "
-                    f"the table by {', '.join(table.names)} cannot become safe",
+                    f"{spec.tolerance}, and the kept margin by {list_names(margin)} fixes them: "
+                    f"the table by {list_names(table.names)} cannot become safe",
                     code="margin-below-tolerance",
                     hint="keep coarser margins, or none; or recode attributes first so that kept margins are safe",
                     margin=list(margin),

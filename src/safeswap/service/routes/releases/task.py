@@ -15,6 +15,7 @@ from safeswap.model.ledger import Entry, Likeness
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind
+from safeswap.model.text import list_names
 from safeswap.projects.project import Project
 from safeswap.releases.ledger import compare_releases, replay_known
 from safeswap.releases.manifest import read_manifest
@@ -136,13 +137,17 @@ def _remark_on_columns(masked: Masked, payload: dict[str, Any]) -> list[str]:
     released = [each for each in masked.data.schema.attributes if each.name not in dropped]
     remarks = []
     if guessed := [each.name for each in released if each.inferred]:
-        remarks.append(f"Kinds guessed from the values and not confirmed by anyone: {_list_names(guessed)}.")
+        remarks.append(
+            f"Kinds guessed from the values and not confirmed by anyone: {list_names(guessed, most=_MOST_NAMES)}."
+        )
     scenario = payload.get("scenario")
     if scenario:
         stated = {*scenario.get("keys", ()), *scenario.get("sensitive", ())}
         outside = [each.name for each in released if each.kind in _KEY_KINDS and each.name not in stated]
         if outside:
-            remarks.append(f"The scenario {scenario['name']!r} assumes that nobody knows: {_list_names(outside)}.")
+            remarks.append(
+                f"The scenario {scenario['name']!r} assumes that nobody knows: {list_names(outside, most=_MOST_NAMES)}."
+            )
     else:
         remarks.append("No scenario was in use: what an intruder may know has not been stated.")
     return remarks
@@ -150,11 +155,6 @@ def _remark_on_columns(masked: Masked, payload: dict[str, Any]) -> list[str]:
 
 _KEY_KINDS = (Kind.NOMINAL, Kind.ORDINAL, Kind.GEOGRAPHY, Kind.DATE, Kind.NUMERIC)
 _MOST_NAMES = 20
-
-
-def _list_names(names: list[str]) -> str:
-    more = len(names) - _MOST_NAMES
-    return ", ".join(names[:_MOST_NAMES]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _new_folder(parent: Path, fence: int) -> Path:
