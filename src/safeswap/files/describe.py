@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from math import prod
 from typing import Any
@@ -93,6 +93,7 @@ class CellSummary:
     possible: int
     occupied: int
     small: tuple[int, ...]  # number of cells with 1, 2, … tolerance-1 records; empty if the cells are levels
+    squares: int = field(default=0, repr=False)  # of their counts, summed: tells cells, however they are called
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values."""
@@ -481,7 +482,10 @@ def _summarise_cells(data: Microdata, names: Sequence[str], tolerance: int) -> C
     counted = np.bincount(sizes[sizes < tolerance], minlength=tolerance)[1:tolerance]
     # The cells of a single attribute are its levels, and these would be the counts of the rare ones.
     small = tuple(counted.tolist()) if len(names) > 1 else ()
-    return CellSummary(attributes=tuple(names), possible=prod(cardinalities), occupied=sizes.size, small=small)
+    squares = int(np.square(sizes).sum())
+    return CellSummary(
+        attributes=tuple(names), possible=prod(cardinalities), occupied=sizes.size, small=small, squares=squares
+    )
 
 
 def cell_sizes(columns: Sequence[npt.NDArray[Any]], cardinalities: Sequence[int]) -> npt.NDArray[np.int64]:
