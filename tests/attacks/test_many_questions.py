@@ -156,3 +156,41 @@ def test_a_table_hides_the_same_counts_of_the_original_beside_every_result(seed:
             for cell in before_after(masked, names, tolerance=TOLERANCE, key=KEY).cells:
                 levels = cell.levels if names[0] == "a" else cell.levels[::-1]
                 assert cell.before is None or levels not in hidden
+
+
+def counts_of(data: ss.Microdata, name: str) -> dict[str, int | None]:
+    """The counts of a list of levels as they are shown, and that of missing values."""
+    mine = next(e for e in workflow.describe(data, tolerance=TOLERANCE).as_dict()["attributes"] if e["name"] == name)
+    return {**{level["level"]: level["count"] for level in mine["levels"] or ()}, "missing": mine["missing"]}
+
+
+def test_missing_values_that_hide_a_rare_level_are_hidden_whatever_the_kind() -> None:
+    """As a number, 9 values were missing of 61; as a category, 50 had the one level that was named: 2 were left."""
+    table = pa.table({"a": [1] * 50 + [2] * 2 + [None] * 9})
+    for kind in ("nominal", "ordinal", "numeric", "weight", "date"):
+        assert counts_of(ss.read(table, kinds={"a": kind}), "a")["missing"] is None
+    assert (
+        counts_of(ss.read(pa.table({"a": [*range(50), None, None, None]}), kinds={"a": "numeric"}), "a")["missing"] == 3
+    )
+
+
+@pytest.mark.parametrize("kind", ["nominal", "ordinal", "geography"])
+def test_the_levels_of_a_coarser_attribute_are_protected_whatever_their_kind(kind: str) -> None:
+    """As categories, 90 were in a region and 40 and 48 in two of its three districts; as areas, others were hidden."""
+    districts = ["d1"] * 2 + ["d2"] * 40 + ["d3"] * 48 + ["d4"] * 30 + ["d5"] * 41
+    table = pa.table({"district": districts, "region": ["R"] * 90 + ["S"] * 71})
+    data = ss.read(table, kinds={"district": kind, "region": kind})
+    assert counts_of(data, "district") == {"d3": 48, "d5": 41, "d4": 30, "d2": None, "missing": 0}
+    assert counts_of(data, "region") == {"R": 90, "S": 71, "missing": 0}
+
+
+def test_no_small_sampling_unit_of_the_shipped_survey_is_what_its_stratum_leaves() -> None:
+    """With each list hidden for itself, 2 of 12 counts of small units were what the count of their stratum left."""
+    data = ss.datasets.household_survey()
+    shown = {name: counts_of(data, name) for name in ("psu", "stratum")}
+    rows = data.table.select(["psu", "stratum"]).to_pylist()
+    units = {str(row["psu"]): str(row["stratum"]) for row in rows}
+    for stratum, count in shown["stratum"].items():
+        inside = [unit for unit, around in units.items() if around == stratum]
+        unknown = [unit for unit in inside if shown["psu"].get(unit) is None]
+        assert count is None or len(unknown) != 1, stratum
