@@ -73,11 +73,12 @@ class PastStep:
 
 
 class Named(NamedTuple):
-    """A table as it was read, and the names by which a register knows it; ``register`` identifies that one."""
+    """A table as it was read, the digest of its file, and names that a register gave it, under that one's seal."""
 
     table: pa.Table
-    register: str
+    digest: str
     names: tuple[bytes, ...]
+    seal: str
 
 
 @check_field_types

@@ -145,7 +145,7 @@ def recall(
     layouts = [_layout_of(path) if path else {} for path in (masked_file, homes[1])]
     with reading_alike():
         before = replace(_read_whole((original, homes[0]), schema, columns, (options, layout)), past=past)
-        before = replace(before, named=_read_names(kept.notes, before))
+        before = replace(before, named=_read_names(kept.notes, before, source_digest))
         read_back = _read_whole((masked_file, homes[1]), described, columns, layouts)
     after = _cast_like(read_back, before, described, types)
     spec = registry.make_spec(kept.audit.spec)
@@ -398,14 +398,14 @@ def name_types(types: Mapping[str, Sequence[pa.DataType]]) -> dict[str, str]:
     return {name: str(new) for name, (old, new) in types.items() if old != new}
 
 
-def _read_names(notes: Mapping[str, Any], original: Microdata) -> Named | None:
+def _read_names(notes: Mapping[str, Any], original: Microdata, digest: str) -> Named | None:
     """Return the names that the register had of the original, whose content is the same by its digest."""
     from safeswap.model.microdata import Named
 
-    if "register" not in notes or "source_sha256" not in notes:
+    if "register" not in notes:
         return None
     names = tuple(bytes.fromhex(name) for name in notes["register"]["names"])
-    return Named(original.table, notes["register"]["of"], names)
+    return Named(original.table, digest, names, notes["register"]["seal"])
 
 
 def _read_types(notes: Mapping[str, Any]) -> dict[str, pa.DataType]:

@@ -155,23 +155,25 @@ def find_past(data: Microdata, register: Register | None, *, digest: str = "") -
 def list_names(data: Microdata, register: Register, *, digest: str = "") -> list[bytes]:
     """Return every name by which a register may know a file: its bytes, its records, its columns."""
     table, named = data.table if data.first is None else data.first, data.named
-    if named is not None and named.table is table and named.register == _identify(register):
+    if named is not None and named.table is table and _seal(named.digest, named.names, register) == named.seal:
         return [*_name_bytes(digest, register), *named.names]
     return [*_name_bytes(digest, register), *_name_all(table, register)]
 
 
-def note_names(data: Microdata, register: Register) -> dict[str, Any]:
+def note_names(data: Microdata, register: Register, *, digest: str) -> dict[str, Any]:
     """Return the names of the records and columns of a file that was read, for the record of its masking.
 
-    A release of the masking has the same file by its digest, and need not hash every value of it again.
+    A release of the masking has the same file by its digest, and need not hash every value of it again. The seal is of
+    this register and this file: names that were edited, to hide what is known of the file, are found out.
     """
-    if data.first is not None:
+    if data.first is not None or not digest:
         return {}
-    return {"register": {"of": _identify(register), "names": [name.hex() for name in list_names(data, register)]}}
+    names = list_names(data, register)
+    return {"register": {"names": [name.hex() for name in names], "seal": _seal(digest, names, register)}}
 
 
-def _identify(register: Register) -> str:
-    return _digest(register, "register", b"").hex()
+def _seal(digest: str, names: Iterable[bytes], register: Register) -> str:
+    return _digest(register, "noted names", b"".join((digest.encode(), *names))).hex()
 
 
 def registers_of(ledger: Ledger) -> tuple[Register, ...]:

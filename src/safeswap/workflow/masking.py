@@ -418,7 +418,7 @@ def keep(
         reading=reading or {},
         source_digest=source_digest,
         announce=lambda digest: enter_masked(known, register, digest=digest),
-        notes=note_names(known.original, register) if known.data.past else None,
+        notes=note_names(known.original, register, digest=source_digest) if known.data.past else None,
         force=force,
     )
 

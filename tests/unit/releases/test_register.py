@@ -485,6 +485,25 @@ def test_names_of_another_register_are_not_looked_up(
     assert not set(before.named.names) & set(list_names(before, other))
 
 
+@pytest.mark.parametrize("change", ["drop", "replace", "seal"])
+def test_an_edited_record_hides_no_past(original: Path, change: str) -> None:
+    once = masked_file(original, "swap", "once.csv", audit="a")
+    twice = masked_file(once, "noise", "twice.csv", audit="b")
+    (place,) = (original.parent / "b").glob("*/audit.json")
+    content = json.loads(place.read_text())
+    noted = content["notes"]["register"]
+    noted |= {
+        "drop": {"names": noted["names"][1:1]},
+        "replace": {"names": ["00" * 32]},
+        "seal": {"names": [], "seal": noted["seal"][::-1]},
+    }[change]
+    place.write_text(json.dumps(content))
+    before = recall(once, twice, audit=original.parent / "b").original
+    register = FileRegister(configured_ledger())
+    assert list_names(before, register) == list_names(replace(before, named=None), register)
+    assert [step.method for step in find_past(replace(before, past=()), register)] == ["swap"]
+
+
 @pytest.mark.parametrize("kind", ["numbers", "levels", "missing", "texts", "floats"])
 @pytest.mark.parametrize("are_aligned", [True, False])
 def test_a_column_in_pieces_has_the_name_of_the_whole_column(
@@ -514,4 +533,4 @@ def test_a_column_in_pieces_has_the_name_of_the_whole_column(
         ]
         found = register_of._name_sides(ChangedColumn("x", *map(iter, pieces)), known)
         words = [register_of._hash_column(pa.chunked_array([column]), known) for column in columns]
-        assert found == tuple(register_of._name_column(each, known) for each in words)
+        assert found == tuple(register_of._name_column([each], known) for each in words)
