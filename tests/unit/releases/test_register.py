@@ -514,4 +514,4 @@ def test_a_column_in_pieces_has_the_name_of_the_whole_column(
         ]
         found = register_of._name_sides(ChangedColumn("x", *map(iter, pieces)), known)
         words = [register_of._hash_column(pa.chunked_array([column]), known) for column in columns]
-        assert found == tuple(register_of._name_column(each, known) for each in words)
+        assert found == tuple(register_of._name_column([each], known) for each in words)
