@@ -104,8 +104,8 @@ class Attack:
 
 
 def ask_description(data: ss.Microdata) -> dict[str, Any]:
-    described = workflow.describe(data, tolerance=TOLERANCE).as_dict()
-    return {**described, "cells": rare.perturb_cells(described["cells"], NOISE)}
+    described = workflow.describe(data, tolerance=TOLERANCE)
+    return {**described.as_dict(), "cells": rare.perturb_cells(described.cells, NOISE)}
 
 
 def ask_risky(data: ss.Microdata) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from safeswap.arrays import sparse
-from safeswap.arrays.compiled import is_worth_compiling, njit, run_all, split_runs
+from safeswap.arrays.compiled import is_worth_compiling, njit, run_all, run_pieces, split_runs
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Codes, Flags, Floats, Int32s, Int64s, Integers, UInt64s
 
@@ -129,7 +129,7 @@ def record_cell_counts(columns: Sequence[Codes], cardinalities: Sequence[int]) -
     if not is_worth_compiling(codes.size):
         return counts[codes]
     out = np.empty(codes.size, np.int32)
-    run_all(lambda run: _look_up(counts, codes[slice(*run)], out[slice(*run)]), split_runs(codes.size))
+    run_pieces(lambda run: _look_up(counts, codes[slice(*run)], out[slice(*run)]), codes.size)
     return out
 
 
@@ -350,7 +350,7 @@ def _pack_columns(columns: Sequence[Codes], radices: Sequence[int], ranks: Seque
                 if outside:
                     raise ValueError(_OUTSIDE)
 
-    run_all(pack_run, split_runs(codes.size))
+    run_pieces(pack_run, codes.size)
     return codes
 
 

@@ -65,12 +65,14 @@ class SmallCells:
     """The cells of a combination that are below tolerance.
 
     ``classes`` holds one class of each such cell, in ascending order, ``sizes`` the sizes of the cells, and
-    ``is_small`` flags the classes whose cell is one of them.
+    ``is_small`` flags the classes whose cell is one of them. ``squares`` is the sum of the squared sizes of all cells:
+    the same for two combinations that divide the records alike.
     """
 
     classes: npt.NDArray[np.int64]
     sizes: Sizes
     cells: int  # number of occupied cells
+    squares: int | float
     is_small: Flags
 
 
@@ -183,6 +185,7 @@ def find_small_cells(found: Classes, keys: Sequence[int], tolerance: float, *, s
     codes, possible = cell_codes(found, keys, only)
     sizes = found.sizes if only is None else found.sizes[only]
     table = cell_sizes(codes, possible, sizes)
+    squares = np.dot(table, table).item()
     is_small = np.zeros(codes.size, np.bool_)
     firsts, small = np.empty(codes.size, np.int64), np.empty(codes.size, sizes.dtype)
     mark = _mark_small if is_worth_compiling(_IN_NUMPY * codes.size) else _mark_in_numpy
@@ -193,7 +196,7 @@ def find_small_cells(found: Classes, keys: Sequence[int], tolerance: float, *, s
         firsts, whole = places[firsts], np.zeros(len(found), np.bool_)
         whole[places] = is_small
         is_small = whole
-    return SmallCells(firsts, small, int(np.count_nonzero(table)), is_small)
+    return SmallCells(firsts, small, int(np.count_nonzero(table)), squares, is_small)
 
 
 def lowest_safe(tolerance: float, sizes: Sizes) -> np.int64 | np.float64:

@@ -330,6 +330,16 @@ def split_runs(records: int, passes: int = 1) -> list[tuple[int, int]]:
     return list(pairwise(edges))
 
 
+_PIECES = 4  # for each thread: one that starts late, or has to wait for a core, takes fewer
+
+
+def run_pieces(work: Callable[[tuple[int, int]], object], records: int, passes: int = 1) -> None:
+    """Call ``work`` on runs of the records, on as many threads as :func:`split_runs` finds worth starting."""
+    threads = len(split_runs(records, passes))
+    count = 1 if threads == 1 else threads * _PIECES
+    run_all(work, list(pairwise(records * i // count for i in range(count + 1))), threads)
+
+
 def run_all(work: Callable[[T], object], items: Sequence[T], threads: int | None = None) -> None:
     """Call ``work`` on every item: in a thread each if there are several, or in that many threads, in turn.
 

@@ -50,6 +50,7 @@ _SLOTS = 1 << 11
 _LAST_SLOT = np.uint64(_SLOTS - 1)
 _TOGETHER = 64
 _LAST = np.uint64(2**64 - 1)
+_FIRST_FACTOR, _SECOND_FACTOR = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 
 
 class Sketch(NamedTuple):
@@ -206,14 +207,22 @@ def _count_cells(samples: Sequence[Words], view: Sequence[int]) -> int:
 
 
 def _mix_one(word: int) -> int:
-    return int(_mix(np.uint64(word % 2**64)))
+    """Mix as :func:`_mix` does.
+
+    >>> all(_mix_one(word) == int(_mix(np.uint64(word))) for word in (0, 7, 2**64 - 1, 0x9E3779B97F4A7C15))
+    True
+    """
+    word %= 2**64
+    word = (word ^ word >> 30) * _FIRST_FACTOR % 2**64
+    word = (word ^ word >> 27) * _SECOND_FACTOR % 2**64
+    return word ^ word >> 31
 
 
 @njit(cache=True, nogil=True)
 def _mix(word):  # type: ignore[no-untyped-def]
     """Mix a 64-bit word by a bijection in which every input bit affects every output bit (SplitMix64)."""
-    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    word = (word ^ (word >> np.uint64(30))) * np.uint64(_FIRST_FACTOR)
+    word = (word ^ (word >> np.uint64(27))) * np.uint64(_SECOND_FACTOR)
     return word ^ (word >> np.uint64(31))
 
 

@@ -1,21 +1,24 @@
 """Group records by a 64-bit code when there are too many possible codes for an array: hash, partition first if needed.
 
 As long as few distinct codes occur, one open-addressing table per thread numbers them in a single pass. Once that table
-would outgrow the cache, codes are scrambled by a bijection, spread over partitions by their top bits, and numbered
-inside each partition. Spreading is stable and its positions are computed beforehand, and groups are merged by code, so
-the result depends neither on the number of threads nor on their timing.
+would outgrow the cache, records are spread over partitions by their codes, which are numbered inside each
+(:mod:`safeswap.arrays.partitions`). Groups are merged by code, so the result depends neither on the number of threads
+nor on their timing.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from safeswap.arrays.compiled import is_worth_compiling, njit, run_all, split_runs
+from safeswap.arrays.compiled import is_worth_compiling, njit, run_all, run_pieces, split_runs
 from safeswap.arrays.types import Codes, Floats, Int32s, Int64s, UInt64s
+
+if TYPE_CHECKING:
+    from safeswap.arrays.partitions import Partitions
 
 MULTIPLIER = 0xD6E8FEB86659FD93  # odd, hence invertible, with well-mixed bits
 HALF = np.uint64(32)
@@ -23,7 +26,6 @@ HALF = np.uint64(32)
 _FACTOR = np.uint64(MULTIPLIER)
 _ONE = np.uint64(1)
 _SORTING = 8  # passes that cost as much as sorting in NumPy
-_LARGEST_FIRST_TABLE = 1 << 14  # tables start small and grow: one cell may hold most records
 _FEW, _MORE = 1 << 16, 1 << 20  # codes whose numbers have two bytes, and most codes of one table
 _CACHED = 1 << 15  # with their table, this many codes fit the second-level cache
 _AGAIN = 16  # more are worth a larger table if each has so many records on average: most then have a few frequent codes
@@ -40,85 +42,10 @@ def scramble(code):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def partition_sizes(codes, shift, sizes):  # type: ignore[no-untyped-def]
-    """Count the records of each partition; the top bits of the scrambled code name it."""
-    for i in range(codes.size):
-        sizes[scramble(codes[i]) >> shift] += 1
-
-
-@njit(cache=True, nogil=True)
-def spread_run(codes, shift, cursor, keys):  # type: ignore[no-untyped-def]
-    """Write each record's scrambled code to the next free place of its partition."""
-    for i in range(codes.size):
-        key = scramble(codes[i])
-        part = key >> shift
-        keys[cursor[part]] = key
-        cursor[part] += 1
-
-
-@njit(cache=True, nogil=True)
-def look_up(places, at_place):  # type: ignore[no-untyped-def]
-    """Replace each place by the value at that place."""
-    for i in range(places.size):
-        places[i] = at_place[places[i]]
-
-
-@njit(cache=True, nogil=True)
 def take_values(numbers, values, out):  # type: ignore[no-untyped-def]
     """Write the value of each number; ``ndarray.take`` would first widen all numbers to 64 bits."""
     for i in range(numbers.size):
         out[i] = values[numbers[i]]
-
-
-@njit(cache=True, nogil=True)
-def collect_run(codes, shift, cursor, values, out):  # type: ignore[no-untyped-def]
-    """Bring values from partition order back to file order, by the same walk that spread the records."""
-    for i in range(codes.size):
-        part = scramble(codes[i]) >> shift
-        out[i] = values[cursor[part]]
-        cursor[part] += 1
-
-
-@njit(cache=True, nogil=True)
-def collect_numbers(codes, start, shift, cursor, places, skipped, first, out):  # type: ignore[no-untyped-def]
-    """Like :func:`collect_run` with the places of names, numbered without gaps; find the first record of each."""
-    for i in range(codes.size):
-        part = scramble(codes[i]) >> shift
-        number = places[cursor[part]] - skipped[part]
-        cursor[part] += 1
-        out[i] = number
-        first[number] = min(first[number], start + i)
-
-
-@njit(cache=True, nogil=True)
-def number_keys(keys, names):  # type: ignore[no-untyped-def]
-    """Replace each key by its number in order of first appearance; ``names`` receives the distinct keys."""
-    size = 2
-    while size < 2 * keys.size and size < _LARGEST_FIRST_TABLE:
-        size *= 2
-    slots = np.zeros(size, np.int32)  # number + 1, so that 0 is an empty slot
-    mask = np.uint64(slots.size - 1)
-    found = 0
-    for i in range(keys.size):
-        key = keys[i]
-        slot = key & mask
-        while slots[slot] != 0 and names[slots[slot] - 1] != key:
-            slot = (slot + _ONE) & mask
-        if slots[slot] != 0:
-            keys[i] = slots[slot] - 1
-        else:
-            names[found], keys[i] = key, found
-            found += 1
-            slots[slot] = found
-            if 2 * found > slots.size:
-                slots = np.zeros(2 * slots.size, np.int32)
-                mask = np.uint64(slots.size - 1)
-                for j in range(found):
-                    slot = names[j] & mask
-                    while slots[slot] != 0:
-                        slot = (slot + _ONE) & mask
-                    slots[slot] = j + 1
-    return found
 
 
 @njit(cache=True, nogil=True)
@@ -216,29 +143,6 @@ def sum_known(first, second, masses, names, slots, sums):  # type: ignore[no-unt
         other = one if first[i] == second[i] else slots[find_slot(np.uint64(second[i]), names, slots)] - 1
         sums[0, one] += masses[i]
         sums[1, other] += masses[i]
-
-
-@njit(cache=True, nogil=True)
-def number_partitions(starts, first, last, keys, names, found):  # type: ignore[no-untyped-def]
-    """Replace each key of some partitions by the place of its name."""
-    for part in range(first, last):
-        here = keys[starts[part] : starts[part + 1]]
-        found[part] = number_keys(here, names[starts[part] : starts[part + 1]])
-        here += np.uint64(starts[part])
-
-
-@njit(cache=True, nogil=True)
-def tally_codes(starts, found, first, last, first_part, last_part, places, counts):  # type: ignore[no-untyped-def]
-    """Count the records per place of name in some partitions, from ``first`` to ``last`` of each."""
-    for part in range(first_part, last_part):
-        counts[starts[part] : starts[part] + found[part]] = 0
-        for i in range(first[part], last[part]):
-            counts[places[i]] += 1
-
-
-_INVERSE = np.uint64(pow(MULTIPLIER, -1, 1 << 64))
-_PARTITION_RECORDS = 1 << 13  # the table of a partition then fits the second-level cache
-_MOST_BITS = 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -356,10 +260,7 @@ def count_joint(before: Codes, after: Codes) -> tuple[UInt64s, Int64s, Int64s]:
         counts = [np.bincount(side, minlength=values.size) for side in np.split(few.spread(ranks), [before.size])]
         return values.astype(np.uint64), counts[0], counts[1]
     parts = _partition(both)
-    # Spreading is stable: in each partition the records of the first side come first.
-    sizes = np.zeros(parts.found.size, np.int64)
-    partition_sizes(before, parts.shift, sizes)
-    splits = parts.starts[:-1] + sizes
+    splits = parts.ends_of(before)
     values, places = parts.sorted_names()
     first, second = parts.tally(last=splits)[places], parts.tally(first=splits)[places]
     return values, first.astype(np.int64), second.astype(np.int64)
@@ -400,7 +301,7 @@ def flag_repeated(codes: UInt64s) -> npt.NDArray[np.bool_]:
     shift, seen = np.uint64(64 - bits), np.zeros(1 << bits, np.uint8)
     flags = np.empty(codes.size, np.bool_)
     count_to_two(codes, shift, seen)
-    run_all(lambda run: look_for_two(codes[slice(*run)], shift, seen, flags[slice(*run)]), split_runs(codes.size))
+    run_pieces(lambda run: look_for_two(codes[slice(*run)], shift, seen, flags[slice(*run)]), codes.size)
     return flags
 
 
@@ -468,24 +369,6 @@ def rank_codes(codes: Codes) -> tuple[UInt64s, int]:
     return parts.restore_order(rank_at), places.size
 
 
-def unscramble(keys: UInt64s) -> UInt64s:
-    """Invert :func:`scramble`.
-
-    >>> unscramble(np.array([scramble(np.uint64(7))])).tolist()
-    [7]
-    """
-    codes = keys ^ (keys >> HALF)
-    codes *= _INVERSE
-    codes ^= codes >> HALF
-    return codes
-
-
-def split_partitions(starts: Int64s, runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Divide the partitions into one stretch per run, of about the same number of records each."""
-    edges = [0, *np.searchsorted(starts[:-1], [first for first, _ in runs[1:]]).tolist(), starts.size - 1]
-    return [(edges[i], edges[i + 1]) for i in range(len(runs))]
-
-
 def _group_few(codes: Codes) -> Groups | None:
     """Group in one pass; None if there are many distinct codes, or most have few records."""
     words = codes if codes.itemsize >= 4 else codes.astype(np.uint32)  # each type costs a compilation
@@ -524,88 +407,10 @@ def _group_sorted(codes: Codes) -> Groups:
 
 
 def _group_many(codes: Codes) -> Groups:
-    parts = _partition(codes)
-    places = parts.places_of_names()
-    skipped = (parts.starts[:-1] - np.cumsum(parts.found) + parts.found).astype(np.uint64)
-    of_record = np.empty(codes.size, np.uint32)
-    first = np.full((len(parts.runs), places.size), codes.size, np.int64)
-    moving = parts.cursors.copy()
-
-    def collect(r: int) -> None:
-        run = slice(*parts.runs[r])
-        collect_numbers(codes[run], run.start, parts.shift, moving[r], parts.places, skipped, first[r], of_record[run])
-
-    run_all(collect, range(len(parts.runs)))
-    sizes = parts.tally()[places].astype(np.int64)
-    names = unscramble(parts.names[places])
-    return Groups([(0, codes.size)], [0, places.size], of_record, names, first.min(axis=0), sizes)
+    return Groups([(0, codes.size)], *_partition(codes).number_records())
 
 
-@dataclass(frozen=True, eq=False)
-class _Partitions:
-    """Records by partition, in file order inside: partition p is ``starts[p]`` to ``starts[p + 1]``.
+def _partition(codes: Codes) -> Partitions:
+    from safeswap.arrays.partitions import partition  # large files only
 
-    ``places`` has one entry per record: the position of its cell's name. The names of a partition's cells, as scrambled
-    codes, are the first ``found[p]`` entries of its stretch of ``names``.
-    """
-
-    codes: Codes
-    shift: np.uint64
-    runs: list[tuple[int, int]]
-    cursors: Int64s  # per run of records and partition, the place of the run's first record
-    starts: Int64s
-    places: UInt64s
-    names: UInt64s
-    found: Int64s
-
-    def places_of_names(self) -> Int64s:
-        """Return the place of each name, by partition."""
-        within = np.arange(self.found.sum()) - np.repeat(np.cumsum(self.found) - self.found, self.found)
-        places: Int64s = np.repeat(self.starts[:-1], self.found) + within
-        return places
-
-    def sorted_names(self) -> tuple[UInt64s, Int64s]:
-        """Return the distinct codes in ascending order, and the places of their names."""
-        places = self.places_of_names()
-        codes = unscramble(self.names[places])
-        order = np.argsort(codes)
-        return codes[order], places[order]
-
-    def tally(self, first: Int64s | None = None, last: Int64s | None = None) -> Int32s:
-        """Count, at the place of each name, its records from ``first[p]`` to ``last[p]`` of its partition."""
-        counts = np.empty(self.places.size, np.int32)
-        first = self.starts[:-1] if first is None else first
-        last = self.starts[1:] if last is None else last
-        run_all(
-            lambda s: tally_codes(self.starts, self.found, first, last, s[0], s[1], self.places, counts),
-            split_partitions(self.starts, self.runs),
-        )
-        return counts
-
-    def restore_order(self, at_place: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return each record's value, in file order; overwrites ``places``."""
-        # Looked up in partition order, where the values of a partition are close together, then moved to file order.
-        run_all(lambda run: look_up(self.places[slice(*run)], at_place), self.runs)
-        out, moving = np.empty(self.codes.size, at_place.dtype), self.cursors.copy()
-
-        def bring(r: int) -> None:
-            run = slice(*self.runs[r])
-            collect_run(self.codes[run], self.shift, moving[r], self.places, out[run])
-
-        run_all(bring, range(len(self.runs)))
-        return out
-
-
-def _partition(codes: Codes) -> _Partitions:
-    bits = min(_MOST_BITS, max(1, int(codes.size // _PARTITION_RECORDS).bit_length()))
-    shift, runs = np.uint64(64 - bits), split_runs(codes.size)
-    sizes = np.zeros((len(runs), 1 << bits), np.int64)
-    run_all(lambda r: partition_sizes(codes[slice(*runs[r])], shift, sizes[r]), range(len(runs)))
-    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes.sum(axis=0))])
-    cursors = starts[:-1] + np.cumsum(sizes, axis=0) - sizes
-    keys, moving = np.empty(codes.size, np.uint64), cursors.copy()
-    run_all(lambda r: spread_run(codes[slice(*runs[r])], shift, moving[r], keys), range(len(runs)))
-    names, found = np.empty(codes.size, np.uint64), np.zeros(1 << bits, np.int64)
-    parts = split_partitions(starts, runs)
-    run_all(lambda s: number_partitions(starts, s[0], s[1], keys, names, found), parts)
-    return _Partitions(codes, shift, runs, cursors, starts, keys, names, found)
+    return partition(codes)

@@ -212,7 +212,8 @@ class Setting:
         """Return the number of each record's combination of attributes, before and after, numbered alike."""
         columns = [self.column(name) for name in names]
         if len(columns) == 1:
-            return columns[0].before.astype(np.int64), columns[0].after.astype(np.int64)
+            before = columns[0].before.astype(np.int64)
+            return before, columns[0].after.astype(np.int64) if columns[0].changed else before
         joint = number_cells([np.concatenate([c.before, c.after]).astype(np.int64) for c in columns])
         return joint[: len(self.original)], joint[len(self.original) :]
 

@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from safeswap.arrays.cells import is_dense
+from safeswap.arrays.cells import count_dense, is_dense, pack
 from safeswap.arrays.counter_random import uniforms
 from safeswap.arrays.names import Names
-from safeswap.arrays.types import Flags, Floats, Int64s
+from safeswap.arrays.types import Codes, Flags, Floats, Int64s
 from safeswap.attacks.base import Outcome, Setting, Skipped, guess_right
 from safeswap.errors import SpecError
 from safeswap.measures.aligned import align
@@ -172,21 +172,23 @@ class Medians:
 class Votes:
     """The frequency of each value in each cell of the release, and the most frequent one."""
 
-    def __init__(self, cells: Int64s, values: Int64s, number: int) -> None:
+    def __init__(self, cells: Codes | Int64s, values: Codes | Int64s, number: int) -> None:
         self._width = int(values.max(initial=0)) + 1
         self._table: Int64s | None = None
         if is_dense(number * self._width, len(cells)):
-            self._table = np.bincount(cells * self._width + values, minlength=number * self._width)
+            both: list[Codes] = [each.view(f"u{each.itemsize}") for each in (cells, values)]
+            self._table = count_dense(*pack(both, [number, self._width])).astype(np.int64)
+            self._overall = self._table.reshape(number, self._width).sum(axis=0)
             pairs = np.flatnonzero(self._table)
             self._counts = self._table[pairs]
         else:
-            pairs, self._counts = np.unique(cells * self._width + values, return_counts=True)
+            pairs, self._counts = np.unique(cells.astype(np.int64) * self._width + values, return_counts=True)
+            self._overall = np.bincount(values, minlength=self._width)
         self._pairs, own = pairs, pairs // self._width
         self.most = np.zeros(number, dtype=np.int64)
         np.maximum.at(self.most, own, self._counts)
         self.tied = np.bincount(own[self._counts == self.most[own]], minlength=number)
         self.next = np.bincount(own[self._counts == self.most[own] - 1], minlength=number)
-        self._overall = np.bincount(values, minlength=self._width)
 
     @property
     def values(self) -> int:
@@ -349,23 +351,25 @@ class Vote:
         return max(found, key=lambda outcome: outcome.advantage)
 
     def _ask(self, setting: Setting, group: str, value: str) -> Outcome | None:
-        groups, column = setting.column(group).after.astype(np.int64), setting.column(value)
-        seen = column.after.astype(np.int64)
-        sizes, named = np.bincount(groups), len(setting.column(group).levels)
+        groups, column = setting.column(group).after, setting.column(value)
+        seen, truth = column.after, column.before
+        cells, named = setting.column(group).cardinality, len(setting.column(group).levels)
+        sizes = count_dense(groups, cells)
         together = (sizes > 2) & (np.arange(len(sizes)) < named)  # by group
         cast = (groups < named) & (seen < len(column.levels))
         votes = Votes(groups, seen, len(sizes)) if cast.all() else Votes(groups[cast], seen[cast], len(sizes))
         if votes.share_agreeing(together) < _FOLLOWS or votes.values < 2:
             return None
-        truth = column.before.astype(np.int64)
-        asked = np.flatnonzero((truth != seen) & together[groups])
+        asked = np.flatnonzero(truth != seen)
+        asked = asked[together[groups[asked]]]
         if not len(asked):
             return None
-        right = votes.without_own(groups[asked], truth[asked], groups[asked], seen[asked])
+        own, true, now = (codes[asked].astype(np.int64) for codes in (groups, truth, seen))
+        right = votes.without_own(own, true, own, now)
         # Whoever knows that one of two values was changed knows it: strangers tell as much of that as mates do.
-        others = groups[np.roll(asked, len(asked) // 2)]
-        blind = votes.guess_blindly(truth[asked])
-        strangers = np.where(others == groups[asked], blind, votes.guess(others, truth[asked]))
+        others = np.roll(own, len(asked) // 2)
+        blind = votes.guess_blindly(true)
+        strangers = np.where(others == own, blind, votes.guess(others, true))
         is_blind = blind.mean() >= strangers.mean()
         return Outcome(
             attack=self.name,

@@ -18,7 +18,7 @@ from safeswap.arrays import (
     order,
 )
 from safeswap.arrays.cells import CellSet
-from safeswap.arrays.compiled import run_all, split_runs
+from safeswap.arrays.compiled import run_all, run_pieces, split_runs
 from safeswap.arrays.names import Names
 from safeswap.arrays.types import Codes, Counts, Flags, Identity, Int64s, Integers, Rows, UInt32s, Words
 from safeswap.engines.base import (
@@ -314,13 +314,12 @@ def exchange(data: Microdata, attributes: Names, pairs: Rows, *, directed: bool 
 def _take_rows(columns: Sequence[npt.NDArray[Any]], rows: Rows) -> list[npt.NDArray[Any]]:
     """Return some rows of the columns."""
     taken = [np.empty(len(rows), dtype=column.dtype) for column in columns]
-    runs = split_runs(len(rows), _PASSES_OF_TAKING * len(columns))
 
     def take(run: tuple[int, int]) -> None:
         for column, some in zip(columns, taken, strict=True):
             some[slice(*run)] = column[rows[slice(*run)]]
 
-    run_all(take, runs)
+    run_pieces(take, len(rows), _PASSES_OF_TAKING * len(columns))
     return taken
 
 
@@ -507,9 +506,11 @@ def _exchange_values(column: pa.ChunkedArray, pairs: Rows, *, directed: bool) ->
     if pa.types.is_dictionary(whole.type) and whole.null_count == 0:
         indices = whole.indices.to_numpy().copy()
         order.exchange(indices, pairs, directed=directed)
-        return pa.chunked_array(
-            [pa.DictionaryArray.from_arrays(pa.array(indices), whole.dictionary, ordered=whole.type.ordered)]
+        # Unchecked: the indices are the same as before, in another order.
+        moved = pa.DictionaryArray.from_arrays(
+            pa.array(indices), whole.dictionary, ordered=whole.type.ordered, safe=False
         )
+        return pa.chunked_array([moved])
     source = np.arange(len(whole), dtype=np.int64)
     order.exchange(source, pairs, directed=directed)
     return pa.chunked_array([whole.take(pa.array(source))])

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from safeswap.arrays import keyed
 from safeswap.arrays.cells import JointCounts
 from safeswap.arrays.compiled import njit
-from safeswap.arrays.types import Counts, Flags, Int64s, Words
+from safeswap.arrays.types import Counts, Flags, Int64s, Rows, Words
 from safeswap.errors import InternalError, OutputError
 from safeswap.model.columns import aligned_columns, flag_changes
 from safeswap.model.microdata import column_blocks
@@ -357,6 +357,45 @@ class SpilledCells:
                 yield table.recount(_read(file, *run) for run in zip(starts[:, part], sizes[:, part], strict=True))
 
 
+class CutCells:
+    """Counts of cells before and after of a file that is cut into parts without a cell in common: nothing is spilled.
+
+    >>> cells = CutCells(np.array([0, 2, 3]))
+    >>> words = np.array([[1, 4], [1, 4], [2, 8]], np.uint64)
+    >>> cells.add(words, np.array([True, False, False]), words[:1])
+    >>> cells.kinds().tolist()
+    [[1, 1, 1, 1], [2, 2, 1, 1]]
+    """
+
+    def __init__(self, cuts: Rows) -> None:
+        self._sizes = iter(np.diff(cuts).tolist())
+        self._size: int = next(self._sizes)
+        self._held = _NOWHERE, np.zeros(0, dtype=np.bool_), _NOWHERE
+        self._found, self._table = _Kinds(), _Table(1)
+
+    def add(self, before: Words, touched: Flags, after: Words) -> None:
+        """Count records: their cells before, which of them took part, and the cells of these after."""
+        before, touched, after = (
+            np.concatenate(both) for both in zip(self._held, (before, touched, after), strict=True)
+        )
+        start = entered = 0
+        while self._size and start + self._size <= len(before):
+            part = slice(start, start + self._size)
+            some = slice(entered, entered + int(np.count_nonzero(touched[part])))
+            entries = make_entries(before[part], touched[part], after[some])
+            self._found.add(self._table.recount([entries]).counts)
+            start, entered, self._size = part.stop, some.stop, next(self._sizes, 0)
+        self._held = before[start:], touched[start:], after[entered:]
+
+    def tally(self, *, limit: int) -> TalliedCells:
+        """Return the cells of all batches by their counts."""
+        return tally_kinds(self.kinds().tolist(), limit=limit)
+
+    def kinds(self) -> Counts:
+        """Return what :meth:`SpilledCells.kinds` does."""
+        return self._found.merge()
+
+
 ROWS_COMPARED = 1 << 18
 """Records per batch in which cells are best compared."""
 
@@ -371,11 +410,12 @@ class ComparedCells:
     (1, 2, [0, 0, 0, 1])
     """
 
-    def __init__(self, work: Path, names: Sequence[str], *, records: int) -> None:
+    def __init__(self, work: Path, names: Sequence[str], *, records: int, cuts: Rows | None = None) -> None:
+        """Count them; no cell has records on both sides of one of the ``cuts``, if these are given."""
         self.names = tuple(names)
         keys = column_keys(secrets.token_bytes(32), len(names))  # words are comparable within one count only
         self._keys = dict(zip(names, keys, strict=True))
-        self._cells = SpilledCells(work, records=records)
+        self._cells = SpilledCells(work, records=records) if cuts is None else CutCells(cuts)
         self.untouched = self.moved = 0
         self.differ: set[str] = set()
 

@@ -10,12 +10,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +22,7 @@ from safeswap.arrays.compiled import is_worth_compiling, njit
 from safeswap.arrays.keyed import word_at
 from safeswap.errors import InputError, SpecError
 from safeswap.files.encoding import Dialect, Layout, Text, find_fault, find_layout, lines_of_records, open_text
-from safeswap.files.formats import Limits
+from safeswap.files.formats import Limits, files_alike, state_of
 from safeswap.model.columns import replace_values
 from safeswap.model.microdata import share_dictionary
 
@@ -34,10 +31,6 @@ _LARGEST_BLOCK = 2**31 - 1
 _COMMA_NUMBER = r"^[+-]?[0-9]*,[0-9]+(?:[eE][+-]?[0-9]+)?$"
 _POINTS_OF_THOUSANDS = r"^[+-]?[1-9][0-9]{0,2}(?:\.[0-9]{3})+$"
 _REPEATING = 0.6  # a column counts as categories when at most this share of the sampled values is new
-
-
-_State: TypeAlias = tuple[int, int, int]
-"""What a file that was modified has not kept."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,8 +83,8 @@ def read_delimited(
         table = pa.table([share_dictionary(column) for column in table.columns], names=table.column_names)
     limits.check(file=str(path), records=table.num_rows)
     found = Delimited(table=_with_points(table) if decimal == "," else table, text=text, layout=layout)
-    if is_plain and (files := _FILES.get()) is not None:
-        files.append((found, _state_of(text)))
+    if is_plain and (files := files_alike()) is not None:
+        files.append((found, state_of(text.file)))
     return found
 
 
@@ -141,39 +134,19 @@ def _replace_commas(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array(levels, pa.string()).dictionary_encode()
 
 
-_FILES: ContextVar[list[tuple[Delimited, _State]] | None] = ContextVar("files", default=None)
-"""The files that were read in the block of :func:`reading_alike`."""
-
 _WINDOW = 1 << 20  # bytes of each of two files that are compared at a time: they fit the cache
 _MOST_CHANGED = 0.5  # values per record: with more the file is parsed
-
-
-@contextmanager
-def reading_alike() -> Iterator[None]:
-    """Within the block, parse only what differs of a large file from one with the same columns that was read before.
-
-    A masked file has most bytes from its original. Fields with the same bytes, at the same place of files that have no
-    quotes, have the same value; the columns in which nothing differs are then the same memory.
-    """
-    token = _FILES.set([])
-    try:
-        yield
-    finally:
-        _FILES.reset(token)
-
-
-def _state_of(text: Text) -> _State:
-    found = text.file.stat()
-    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _read_alike(text: Text, layout: Layout) -> pa.Table | None:
     """Return the table of a file by its differences from an earlier one; None if there is none that is alike."""
     if len(layout.names) < 2 or not is_worth_compiling(text.file.stat().st_size):
         return None
-    for known, state in _FILES.get() or ():
+    for known, state in files_alike() or ():
+        if not isinstance(known, Delimited):
+            continue
         is_same_layout = (known.layout.names, known.layout.dialect) == (layout.names, layout.dialect)
-        if is_same_layout and state == _state_of(known.text) and known.table.num_rows:
+        if is_same_layout and state == state_of(known.text.file) and known.table.num_rows:
             differences = _Differences.between(known, text, layout)
             return None if differences is None else differences.apply(known.table)
     return None

@@ -6,13 +6,15 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from math import prod
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from safeswap.arrays.hiding import Areas, find_thin, hide_levels, hide_nested
 from safeswap.arrays.types import Flags
@@ -93,6 +95,7 @@ class CellSummary:
     possible: int
     occupied: int
     small: tuple[int, ...]  # number of cells with 1, 2, … tolerance-1 records; empty if the cells are levels
+    squares: int = field(default=0, repr=False)  # of their counts, summed: tells cells, however they are called
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values."""
@@ -373,8 +376,9 @@ def _summarise(data: Microdata, attribute: Attribute, tolerance: int) -> Attribu
     }
     missing = int(column.null_count)
     if not attribute.kind.is_categorical:
-        is_hidden = any(0 < count < tolerance for count in (missing, len(data) - missing))
-        return AttributeSummary(distinct=distinct_count(column), missing=None if is_hidden else missing, **facts)
+        distinct = distinct_count(column)
+        is_hidden = _hides_missing(column, distinct, tolerance)
+        return AttributeSummary(distinct=distinct, missing=None if is_hidden else missing, **facts)
     coded = data.coded(attribute.name)
     counts = level_counts(coded)
     (*rare_levels, rare_missing), (*hidden_levels, hidden_missing) = hide_levels_of(data, attribute.name, tolerance)
@@ -390,12 +394,40 @@ def _summarise(data: Microdata, attribute: Attribute, tolerance: int) -> Attribu
     )
 
 
+def _hides_missing(column: pa.ChunkedArray, distinct: int, tolerance: int) -> bool:
+    """Return whether the missing values of a column without levels must not be counted.
+
+    They are not where they would not be if it had levels: another description of the column would give a rare one away.
+    """
+    missing = int(column.null_count)
+    known = len(column) - missing
+    if any(0 < count < tolerance for count in (missing, known)):
+        return True
+    if not missing or not _has_levels(distinct, known):
+        return False
+    counts = column.drop_null().value_counts().field("counts").to_numpy()
+    rare, hidden = hide_levels(np.append(counts, missing), tolerance)
+    return bool(rare[-1] or hidden[-1])
+
+
+def _has_levels(distinct: int, known: int) -> bool:
+    """Return whether values are repeated; those that nearly every record has for itself are no levels."""
+    return 2 * distinct <= known
+
+
 def hide_levels_of(data: Microdata, name: str, tolerance: int) -> tuple[Flags, Flags]:
     """Return the levels that must not be named, and those that must not be counted; missing is the last.
 
-    Counts of areas add up to those of the coarser areas they lie in, so both are hidden together.
+    Counts of areas add up to those of the coarser areas they lie in, so both are hidden together, and so are those of
+    other levels that follow from finer ones.
     """
-    return _hide(data, name, tolerance, _find_outer_areas(data))
+    if data not in _OUTER:
+        _OUTER[data] = _find_outer_areas(data)
+    return _hide(data, name, tolerance, _OUTER[data])
+
+
+_OUTER: WeakKeyDictionary[Microdata, dict[str, str | None]] = WeakKeyDictionary()
+"""The coarser areas by file: they are asked for once per attribute."""
 
 
 def _hide(data: Microdata, name: str, tolerance: int, outer: Mapping[str, str | None]) -> tuple[Flags, Flags]:
@@ -430,9 +462,14 @@ def _count_areas(data: Microdata, name: str, around: str, thin: Flags) -> Areas:
 
 
 def _find_outer_areas(data: Microdata) -> dict[str, str | None]:
-    """Return for each geography the one with the smallest areas in which its own lie, whether stated or not."""
-    names = geography_levels(data.schema)
-    names = tuple(sorted(names, key=lambda each: len(data.coded(each).levels)))
+    """Return for each attribute the one with the smallest areas in which its own lie, whether stated or not.
+
+    Any attribute that another follows from divides its levels as districts divide a region, whatever its kind.
+    """
+    areas = set(geography_levels(data.schema))
+    levels = {name: data.count_distinct(name) for name in data.schema.categorical}
+    names = [n for n in levels if n in areas or (levels[n] > 1 and _has_levels(levels[n], len(data)))]
+    names.sort(key=lambda each: len(data.coded(each).levels))
     return {
         fine: next((coarse for coarse in reversed(names[:place]) if is_nested(data, coarse, fine)), None)
         for place, fine in enumerate(names)
@@ -481,7 +518,10 @@ def _summarise_cells(data: Microdata, names: Sequence[str], tolerance: int) -> C
     counted = np.bincount(sizes[sizes < tolerance], minlength=tolerance)[1:tolerance]
     # The cells of a single attribute are its levels, and these would be the counts of the rare ones.
     small = tuple(counted.tolist()) if len(names) > 1 else ()
-    return CellSummary(attributes=tuple(names), possible=prod(cardinalities), occupied=sizes.size, small=small)
+    squares = int(np.square(sizes).sum())
+    return CellSummary(
+        attributes=tuple(names), possible=prod(cardinalities), occupied=sizes.size, small=small, squares=squares
+    )
 
 
 def cell_sizes(columns: Sequence[npt.NDArray[Any]], cardinalities: Sequence[int]) -> npt.NDArray[np.int64]:

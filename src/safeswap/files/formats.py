@@ -11,10 +11,12 @@ import hashlib
 import os
 import stat
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 
 from safeswap.errors import InputError
 from safeswap.model.checked import Default
@@ -28,6 +30,46 @@ if TYPE_CHECKING:
     from safeswap.model.dates import Program
     from safeswap.model.schema import Attribute
 
+FileState: TypeAlias = tuple[int, int, int]
+"""What a file that was modified has not kept."""
+
+
+class Stored(NamedTuple):
+    """Columns as they were read from a file, in which they may be copied byte for byte while it is unchanged."""
+
+    path: Path
+    state: FileState
+    table: pa.Table
+
+
+_ALIKE: ContextVar[list[tuple[Any, FileState]] | None] = ContextVar("alike", default=None)
+
+
+def state_of(path: Path) -> FileState:
+    """Return what tells whether a file was modified."""
+    found = path.stat()
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+@contextmanager
+def reading_alike() -> Iterator[None]:
+    """Within the block, parse only what differs of a large file from one with the same columns that was read before.
+
+    A masked file has most bytes from its original. Fields with the same bytes, at the same place of text files that
+    have no quotes, have the same value, and so have columns of Parquet files that are stored in the same bytes. The
+    columns in which nothing differs are then the same memory.
+    """
+    token = _ALIKE.set([])
+    try:
+        yield
+    finally:
+        _ALIKE.reset(token)
+
+
+def files_alike() -> list[tuple[Any, FileState]] | None:
+    """Return the list of files that were read in the block of :func:`reading_alike`, to be added to; None outside."""
+    return _ALIKE.get()
+
 
 @dataclass(frozen=True, kw_only=True)
 class Loaded:
@@ -38,6 +80,7 @@ class Loaded:
     lines: Lines | None = None
     label: str = ""
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
+    stored: Stored | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +132,18 @@ def _read_text(path: Path, _: Format, stated: TextOptions, limits: Limits) -> Lo
 def _read_parquet(path: Path, _: Format, __: TextOptions, limits: Limits) -> Loaded:
     from safeswap.files.parquet import read_parquet
 
-    return Loaded(table=read_parquet(path, limits=limits))
+    state, alike = state_of(path), files_alike()
+    earlier = [known for known, _ in alike or () if isinstance(known, Stored)]
+    if earlier:
+        from safeswap.files.rewrite import find_copied
+
+        table = read_parquet(path, limits=limits, find_known=lambda: find_copied(path, earlier))
+    else:
+        table = read_parquet(path, limits=limits)
+    stored = Stored(path, state, table)
+    if alike is not None:
+        alike.append((stored, state))
+    return Loaded(table=table, stored=stored)
 
 
 def _read_arrow(path: Path, found: Format, _: TextOptions, limits: Limits) -> Loaded:

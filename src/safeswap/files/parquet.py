@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,10 +32,13 @@ _SMALL_CHUNK = 2**16
 _WIDE = 256  # columns
 
 
-def read_parquet(path: Path, *, limits: Limits) -> pa.Table:
+def read_parquet(
+    path: Path, *, limits: Limits, find_known: Callable[[], Mapping[str, pa.ChunkedArray]] | None = None
+) -> pa.Table:
     """Read a Parquet file whose footer declares no more than the limits allow.
 
-    Text columns that the file stores as dictionaries stay dictionaries: their codes are reused.
+    Text columns that the file stores as dictionaries stay dictionaries: their codes are reused. ``find_known`` finds
+    columns that need not be decoded, once the file has been checked.
 
     >>> import tempfile, pyarrow.parquet
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -53,12 +56,13 @@ def read_parquet(path: Path, *, limits: Limits) -> pa.Table:
         dictionaries = dictionary_columns(footer)
         limits.check(file=str(path), decoded_bytes=sum(map(_declared_bytes, _chunks(footer))))
         check_pages(path, footer, limits=limits, dictionaries=frozenset(dictionaries))
-        return _decode(path, footer.schema.to_arrow_schema().names, sorted(dictionaries))
+        known = find_known() if find_known else {}
+        return _decode(path, footer.schema.to_arrow_schema().names, sorted(dictionaries), known)
     except (pa.ArrowException, OSError, ValueError):
         raise corrupt_error(path, PARQUET) from None
 
 
-def _decode(path: Path, names: list[str], dictionaries: list[str]) -> pa.Table:
+def _decode(path: Path, names: list[str], dictionaries: list[str], known: Mapping[str, pa.ChunkedArray]) -> pa.Table:
     """Decode the columns and narrow each at once, so that four-byte codes are never all in memory."""
     from pyarrow import parquet
 
@@ -72,9 +76,11 @@ def _decode(path: Path, names: list[str], dictionaries: list[str]) -> pa.Table:
             return file.read()
     # Each opening reads the whole footer: a wide file is opened only a few times.
     few = 1 if len(names) <= _WIDE else -(-len(names) // (2 * pa.cpu_count()))
+    unknown = [name for name in names if name not in known]
     with ThreadPoolExecutor(pa.cpu_count()) as threads:
-        read = threads.map(columns, [names[at : at + few] for at in range(0, len(names), few)])
-        return pa.table([column for some in read for column in some], names=names)
+        read = threads.map(columns, [unknown[at : at + few] for at in range(0, len(unknown), few)])
+        found = dict(zip(unknown, (column for some in read for column in some), strict=True))
+    return pa.table([known[name] if name in known else found[name] for name in names], names=names)
 
 
 def narrow_codes(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -209,14 +209,19 @@ def _write_zigzag(out: bytearray, value: int) -> None:
 def footer_bytes(path: Path) -> bytes:
     """Return the raw footer."""
     with path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - 8))
-        tail = file.read(8)
-        length = int.from_bytes(tail[:4], "little")
-        if size < 12 or tail[4:] != MAGIC or length > min(size - 12, _MOST_FOOTER):
-            raise ValueError("not a Parquet file, or one with an encrypted footer")
-        file.seek(size - 8 - length)
-        return file.read(length)
+        return footer_of(file)
+
+
+def footer_of(file: IO[bytes]) -> bytes:
+    """Return the raw footer of an open file."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - 8))
+    tail = file.read(8)
+    length = int.from_bytes(tail[:4], "little")
+    if size < 12 or tail[4:] != MAGIC or length > min(size - 12, _MOST_FOOTER):
+        raise ValueError("not a Parquet file, or one with an encrypted footer")
+    file.seek(size - 8 - length)
+    return file.read(length)
 
 
 _DATA, _DICTIONARY, _DATA_2 = 0, 2, 3

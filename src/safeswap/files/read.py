@@ -71,7 +71,8 @@ def read(source: Any, **options: Unpack[ReadingOptions]) -> Microdata:
     )
     if loaded.label and not described_as.label:
         described_as = described_as.model_copy(update={"label": loaded.label})
-    data = Microdata(table, described_as, source if is_frame(source) else None)
+    stored = None if loaded.stored is None else loaded.stored._replace(table=table)
+    data = Microdata(table, described_as, source if is_frame(source) else None, stored=stored)
     own = described_as.identifier
     if own is not None and not (own.inferred and not own.missing):  # a guessed identifier was checked when guessed
         check_identifier(table.column(own.name), name=own.name, missing=own.missing, file=file, lines=loaded.lines)

@@ -10,17 +10,31 @@ may no longer be.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from tempfile import TemporaryFile
+from typing import IO, Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
-from safeswap.files.formats import PARQUET, corrupt_error
-from safeswap.files.parquet import ParquetFiles, Part, part_batches
-from safeswap.files.parquet_bytes import BINARY, I64, LIST, MAGIC, Struct, footer_bytes, parse, serialise
+from safeswap.files.formats import PARQUET, Stored, corrupt_error, state_of
+from safeswap.files.parquet import ParquetFiles, Part, dictionary_columns, part_batches
+from safeswap.files.parquet_bytes import (
+    BINARY,
+    I64,
+    LIST,
+    MAGIC,
+    STRUCT,
+    Struct,
+    footer_bytes,
+    footer_of,
+    parse,
+    serialise,
+)
+from safeswap.model.columns import same_memory
 
 _CODECS = {"UNCOMPRESSED": "none", "SNAPPY": "snappy", "GZIP": "gzip", "BROTLI": "brotli", "ZSTD": "zstd", "LZ4": "lz4"}
 
@@ -173,15 +187,100 @@ def _iter_arrays(part: Part, name: str) -> Iterator[Any]:
     return (pa.chunked_array([batch.column(0)]) for batch in part_batches(part, [name], dictionaries=[]))
 
 
+def find_copied(path: Path, earlier: Sequence[Stored]) -> dict[str, pa.ChunkedArray]:
+    """Return the columns of a file that an unchanged earlier one stores in the same bytes, to be read alike."""
+    for known in earlier:
+        try:
+            if known.state == state_of(known.path):
+                names = _read_alike(path, known.path)
+                same = set(names) - set(other_chunks(path, known.path, names))
+                return {name: known.table.column(name) for name in known.table.column_names if name in same}
+        except (CannotSplice, ValueError, LookupError, TypeError, OSError):
+            continue  # the file is decoded, and refused if it is damaged
+    return {}
+
+
+def _read_alike(one: Path, other: Path) -> list[str]:
+    """Return the columns that have one type, in memory as in the file, in both files."""
+    from pyarrow import parquet
+
+    kinds = []
+    for path in (one, other):
+        with parquet.ParquetFile(path) as file:
+            coded, footer = dictionary_columns(file.metadata), read_footer(path)
+            kinds.append((footer, {name: _decoded(file.schema_arrow, name, coded) for name in footer.leaves}))
+    (first, ours), (second, theirs) = kinds
+    return [n for n, kind in ours.items() if theirs.get(n) == kind and _is_same_declaration(first, second, n)]
+
+
+def _decoded(schema: pa.Schema, name: str, coded: Collection[str]) -> tuple[Any, ...]:
+    """Return what the values of a column become; codes are narrowed anyway."""
+    kind = schema.field(name).type
+    is_coded = pa.types.is_dictionary(kind)
+    return kind.value_type if is_coded else kind, is_coded and kind.ordered, is_coded or name in coded
+
+
+_SMALLEST_GROUP = 1 << 14  # records, on average: smaller row groups are not worth keeping
+
+
+def write_copied(table: pa.Table, stored: Stored, path: Path, compression: str) -> bool:
+    """Write a table whose columns were in part read from a Parquet file: those are copied from it.
+
+    The footer is that of a new file. Return False if nothing can be copied; the file may then contain anything.
+    """
+    try:
+        return state_of(stored.path) == stored.state and _copy_stored(table, stored, path, compression)
+    except (CannotSplice, ValueError, LookupError, OSError):
+        return False
+
+
+def _copy_stored(table: pa.Table, stored: Stored, path: Path, compression: str) -> bool:
+    from pyarrow import parquet
+
+    old, empty = read_footer(stored.path), io.BytesIO()
+    rows = [group[_ROWS][1] for group in old.groups]
+    if list(old.leaves) != table.column_names or sum(rows) != len(table) or len(table) < len(rows) * _SMALLEST_GROUP:
+        return False
+    parquet.write_table(table.slice(0, 0), empty, compression=compression)
+    base = _as_footer(footer_of(empty))
+    names = [n for n in old.leaves if not _is_stored(table, stored, n) or not _is_same_declaration(old, base, n)]
+    if len(names) == len(old.leaves):
+        return False
+    with stored.path.open("rb") as first, TemporaryFile(dir=path.parent) as second, path.open("wb") as out:
+        new = _write_groups(table.select(names), rows, second, compression) if names else old
+        _check(old, new, ())
+        out.write(MAGIC)
+        groups = _splice_groups((old, new), (first, second, out), names)
+        _finish({**base.tree, _RECORDS: (I64, sum(rows)), _ROW_GROUPS: (LIST, (STRUCT, groups))}, out)
+    return state_of(stored.path) == stored.state
+
+
+def _is_stored(table: pa.Table, stored: Stored, name: str) -> bool:
+    known = name in stored.table.column_names
+    return known and same_memory(table.column(name), stored.table.column(name))
+
+
+def _write_groups(table: pa.Table, rows: Sequence[int], file: IO[bytes], compression: str) -> _Footer:
+    from pyarrow import parquet
+
+    with parquet.ParquetWriter(file, table.schema, compression=compression) as writer:
+        start = 0
+        for number in rows:
+            writer.write_table(table.slice(start, number), row_group_size=max(number, 1))
+            start += number
+    return _as_footer(footer_of(file))
+
+
 _COPY = 1 << 19  # fits the cache: larger pieces would be copied through memory
 
 # Field numbers of parquet.thrift.
-_SCHEMA, _ROW_GROUPS = 2, 4  # of FileMetaData
+_SCHEMA, _RECORDS, _ROW_GROUPS = 2, 3, 4  # of FileMetaData
 _ENCRYPTED_FILE, _SIGNED_KEY = 8, 9
 _COLUMNS, _TOTAL_BYTES, _ROWS, _SORTING, _GROUP_OFFSET, _COMPRESSED_BYTES = 1, 2, 3, 4, 5, 6  # of RowGroup
 _FILE_PATH, _CHUNK_OFFSET, _CHUNK = 1, 2, 3  # of ColumnChunk
 _PATH, _UNCOMPRESSED, _COMPRESSED, _DATA_PAGE, _INDEX_PAGE, _DICTIONARY_PAGE = 3, 6, 7, 9, 10, 11  # of ColumnMetaData
-_BLOOM, _BLOOM_LENGTH = 14, 15
+_KEY_VALUES, _BLOOM, _BLOOM_LENGTH = 8, 14, 15
+_HOW_STORED = (1, 2, 4, 5, 6)  # type, encodings, codec, values, size before compression
 _DECLARED = (1, 2, 3, 5, 7, 8)  # of SchemaElement: type, length, repetition, children, scale, precision
 _ANNOTATIONS = (6, 10)  # converted type, logical type
 
@@ -205,14 +304,10 @@ def splice(source: Path, replaced: Path, target: Path, names: Collection[str]) -
     """
     old, new = read_footer(source), read_footer(replaced)
     _check(old, new, names)
-    groups = []
     with source.open("rb") as first, replaced.open("rb") as second, target.open("wb") as out:
         out.write(MAGIC)
-        for group, other in zip(old.groups, new.groups, strict=True):
-            groups.append(_splice_group(group, other, (first, second, out), names))
-        tree = {**old.tree, _ROW_GROUPS: (LIST, (old.tree[_ROW_GROUPS][1][0], groups))}
-        footer = serialise(tree)
-        out.write(footer + len(footer).to_bytes(4, "little") + MAGIC)
+        groups = _splice_groups((old, new), (first, second, out), names)
+        _finish({**old.tree, _ROW_GROUPS: (LIST, (old.tree[_ROW_GROUPS][1][0], groups))}, out)
 
 
 def same_chunks(first: Path, second: Path, names: Collection[str]) -> bool:
@@ -228,6 +323,8 @@ def other_chunks(first: Path, second: Path, names: Collection[str]) -> list[str]
     other: set[str] = set()
     with first.open("rb") as a, second.open("rb") as b:
         for group, counterpart in zip(one.groups, two.groups, strict=True):
+            if group[_ROWS] != counterpart[_ROWS]:
+                return list(names)
             mine, theirs = _chunks(group), _chunks(counterpart)
             for name in names:
                 if name not in other and not _same_bytes(a, b, mine[name], theirs.get(name)):
@@ -237,7 +334,11 @@ def other_chunks(first: Path, second: Path, names: Collection[str]) -> list[str]
 
 def read_footer(path: Path) -> _Footer:
     """Parse the footer of a Parquet file; raise ``ValueError`` if there is none."""
-    tree = parse(footer_bytes(path))
+    return _as_footer(footer_bytes(path))
+
+
+def _as_footer(content: bytes) -> _Footer:
+    tree = parse(content)
     groups = tree[_ROW_GROUPS][1][1] if _ROW_GROUPS in tree else []
     elements = tree[_SCHEMA][1][1]
     return _Footer(tree, groups, {element[4][1].decode(): element for element in elements[1:]})
@@ -246,7 +347,7 @@ def read_footer(path: Path) -> _Footer:
 def _check(old: _Footer, new: _Footer, names: Collection[str]) -> None:
     if _ENCRYPTED_FILE in old.tree or _SIGNED_KEY in old.tree:
         raise CannotSplice("the source is encrypted")
-    if not all(name in old.leaves and _is_same_declaration(old.leaves[name], new.leaves[name]) for name in names):
+    if not all(_is_same_declaration(old, new, name) for name in names):
         raise CannotSplice("a column is declared differently")
     if [group[_ROWS] for group in old.groups] != [group[_ROWS] for group in new.groups]:
         raise CannotSplice("the row groups differ")
@@ -254,8 +355,11 @@ def _check(old: _Footer, new: _Footer, names: Collection[str]) -> None:
         raise CannotSplice("chunks lie in other files or are encrypted")
 
 
-def _is_same_declaration(one: Struct, other: Struct) -> bool:
-    """Return whether two declarations of a column are equivalent; writers use old annotations, new ones, or both."""
+def _is_same_declaration(old: _Footer, new: _Footer, name: str) -> bool:
+    """Return whether a column is declared alike in two files; writers use old annotations, new ones, or both."""
+    if name not in old.leaves:
+        return False
+    one, other = old.leaves[name], new.leaves[name]
     if any(one.get(number) != other.get(number) for number in _DECLARED):
         return False
     shared = [number for number in _ANNOTATIONS if number in one and number in other]
@@ -263,9 +367,22 @@ def _is_same_declaration(one: Struct, other: Struct) -> bool:
     return bare or (bool(shared) and all(one[number] == other[number] for number in shared))
 
 
-def _splice_group(
-    group: Struct, other: Struct, files: tuple[BinaryIO, BinaryIO, BinaryIO], names: Collection[str]
-) -> Struct:
+_Files: TypeAlias = tuple[IO[bytes], IO[bytes], IO[bytes]]
+"""The source, the file with the replaced columns, and the one that is written."""
+
+
+def _splice_groups(footers: tuple[_Footer, _Footer], files: _Files, names: Collection[str]) -> list[Struct]:
+    old, new = footers
+    pairs = zip(old.groups, new.groups, strict=True)
+    return [_splice_group(group, other, files, names) for group, other in pairs]
+
+
+def _finish(tree: Struct, out: IO[bytes]) -> None:
+    footer = serialise(tree)
+    out.write(footer + len(footer).to_bytes(4, "little") + MAGIC)
+
+
+def _splice_group(group: Struct, other: Struct, files: _Files, names: Collection[str]) -> Struct:
     first, second, out = files
     kind, chunks = group[_COLUMNS][1]
     replacing = _chunks(other)
@@ -286,7 +403,7 @@ def _splice_group(
     return result
 
 
-def _copy_chunk(source: BinaryIO, chunk: Struct, out: BinaryIO) -> Struct:
+def _copy_chunk(source: IO[bytes], chunk: Struct, out: IO[bytes]) -> Struct:
     """Copy a chunk to the end of ``out``; return its footer entry with the new position."""
     start, length = _extent(chunk)
     at = out.tell()
@@ -296,7 +413,7 @@ def _copy_chunk(source: BinaryIO, chunk: Struct, out: BinaryIO) -> Struct:
         copied += len(data)
     if copied < length:
         raise ValueError("a column chunk is cut short")
-    meta = {n: v for n, v in chunk[_CHUNK][1].items() if n not in (_BLOOM, _BLOOM_LENGTH)}
+    meta = {n: v for n, v in chunk[_CHUNK][1].items() if n not in (_KEY_VALUES, _BLOOM, _BLOOM_LENGTH)}
     for number in (_DATA_PAGE, _INDEX_PAGE, _DICTIONARY_PAGE):
         if number in meta and meta[number][1] > 0:
             meta[number] = (I64, meta[number][1] - start + at)
@@ -322,8 +439,17 @@ def _extent(chunk: Struct) -> tuple[int, int]:
     return min(offsets), int(meta[_COMPRESSED][1])
 
 
-def _same_bytes(first: BinaryIO, second: BinaryIO, mine: Struct, theirs: Any) -> bool:
-    if theirs is None:
+def _layout(chunk: Struct) -> dict[int, Any]:
+    """Return how the bytes of a chunk are to be read."""
+    meta, (start, _) = chunk[_CHUNK][1], _extent(chunk)
+    places = {
+        n: meta[n][1] - start for n in (_DATA_PAGE, _INDEX_PAGE, _DICTIONARY_PAGE) if n in meta and meta[n][1] > 0
+    }
+    return {**{number: meta.get(number) for number in _HOW_STORED}, **places}
+
+
+def _same_bytes(first: IO[bytes], second: IO[bytes], mine: Struct, theirs: Any) -> bool:
+    if theirs is None or _layout(mine) != _layout(theirs):
         return False
     (at, length), (there, other) = _extent(mine), _extent(theirs)
     if length != other:
@@ -331,7 +457,7 @@ def _same_bytes(first: BinaryIO, second: BinaryIO, mine: Struct, theirs: Any) ->
     return all(a == b for a, b in zip_longest(_iter_runs(first, at, length), _iter_runs(second, there, length)))
 
 
-def _iter_runs(file: BinaryIO, at: int, length: int) -> Iterator[bytearray]:
+def _iter_runs(file: IO[bytes], at: int, length: int) -> Iterator[bytearray]:
     """Yield the bytes of a chunk in pieces, as far as the file goes; the buffer is reused."""
     file.seek(at)
     room = bytearray(min(_COPY, length))

@@ -98,6 +98,8 @@ def write_parquet(
 ) -> None:
     """Write Parquet with the values and their types, and nothing about their source.
 
+    Columns as they were read from a Parquet file are copied from it byte for byte, in its row groups.
+
     >>> import tempfile, pathlib, pyarrow.parquet
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = pathlib.Path(folder) / "toy.parquet"
@@ -109,7 +111,20 @@ def write_parquet(
 
     table = drop_unused_levels(as_table(data)).replace_schema_metadata(None)
     with atomic_write(path, force=force, mode=mode) as part:
-        parquet.write_table(table, part, compression=compression)
+        if not _write_copied(data, table, part, compression):
+            parquet.write_table(table, part, compression=compression)
+
+
+def _write_copied(data: Writable, table: pa.Table, part: Path, compression: str) -> bool:
+    """Write the columns that nothing was done to in the bytes of the Parquet file they come from; False if none can."""
+    if isinstance(data, pa.Table):
+        return False
+    stored = data.stored if isinstance(data, Microdata) else data.data.stored
+    if stored is None:
+        return False
+    from safeswap.files.rewrite import write_copied
+
+    return write_copied(table, stored, part, compression)
 
 
 def write(data: Writable, path: str | os.PathLike[str], *, force: bool = False, mode: int = PRIVATE_FILE) -> None:

@@ -191,9 +191,8 @@ def _number_alike(data: Microdata, names: Names, rows: Rows) -> tuple[Rows, Code
     is_same = np.concatenate([[False], ordered[1:] == ordered[:-1], [False]])
     some = np.flatnonzero(is_same[1:] | is_same[:-1])
     places, is_same = places[some], is_same[some]
-    taken = (each.take(places) for each in labels)
-    differs = [values[1:] != values[:-1] for values in taken]
-    if names and (np.logical_or.reduce(differs) & is_same[1:]).any():  # different values with one word: hardly ever
+    values = (each.take(places) for each in labels)
+    if any((is_same[1:] & (some[1:] != some[:-1])).any() for some in values):  # different ones with one word: rarely
         return places, *cells.pack(*zip(*(each.code(places) for each in labels), strict=True))
     return places, np.cumsum(~is_same).astype(np.uint32), len(places) + 1
 

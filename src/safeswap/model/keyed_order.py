@@ -29,7 +29,10 @@ def keyed_order(names: Identity, key: bytes) -> Integers:
     ordered = _pack(names, key, bits)
     ordered.sort()
     rows, ties = _unpack(ordered, bits)
-    return _break_ties(names, key, rows, ordered >> np.uint64(bits), ties) if len(ties) else rows
+    if len(ties):
+        places = np.union1d(ties, ties + 1)
+        _break_ties(names, key, rows, places, ordered[places] >> np.uint64(bits))
+    return rows
 
 
 def _unpack(ordered: npt.NDArray[np.uint64], bits: int) -> tuple[Integers, Integers]:
@@ -54,16 +57,14 @@ def _pack(names: Identity, key: bytes, bits: int) -> npt.NDArray[np.uint64]:
     return packed
 
 
-def _break_ties(names: Identity, key: bytes, rows: Integers, drawn: npt.NDArray[np.uint64], ties: Integers) -> Integers:
-    """Order the few rows whose shortened draws are equal by their full draws."""
+def _break_ties(names: Identity, key: bytes, rows: Integers, places: Integers, drawn: npt.NDArray[np.uint64]) -> None:
+    """Order the few rows, at some places, whose shortened draws are equal by their full draws."""
     from safeswap.arrays.keyed import encrypt, integer_blocks
 
-    places = np.union1d(ties, ties + 1)
     tied = rows[places]
     blocks = names[tied] if names.ndim == 2 else integer_blocks(names[tied].view(np.int64))
     words = encrypt(blocks.view(np.uint64), key)
-    rows[places] = tied[np.lexsort((words[:, 1], words[:, 0], drawn[places]))]
-    return rows
+    rows[places] = tied[np.lexsort((words[:, 1], words[:, 0], drawn))]
 
 
 def names_of(column: pa.ChunkedArray, mac_key: bytes) -> Identity:

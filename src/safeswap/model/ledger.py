@@ -218,24 +218,38 @@ def hash_values(
     >>> one[0] == one[1], other[0] == other[1]
     (True, False)
     """
+    words, start = np.empty(len(column), dtype=np.uint64), 0
+    for some in hash_blocks(column, key, spelling, known=known):
+        words[start : start + len(some)] = some
+        start += len(some)
+    return words
+
+
+def hash_blocks(
+    column: pa.ChunkedArray, key: bytes, spelling: Spelling = AS_WRITTEN, *, known: LevelWords | None = None
+) -> Iterator[Words]:
+    """Yield the words of :func:`hash_values` in blocks that fit the cache; the next block may reuse the memory."""
     kind = column.type
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        return _hash_numbers(_as_floats(column), key)
+        for start in range(0, len(column), _NUMBERS_AT_ONCE):
+            yield _hash_numbers(_as_floats(column.slice(start, _NUMBERS_AT_ONCE)), key)
+        return
     if not pa.types.is_dictionary(kind):
         if _is_mostly_distinct(column):  # looking each value up would cost more than hashing it
-            return _hash_texts(column, key, spelling)
+            for start in range(0, len(column), _TEXTS_AT_ONCE):
+                yield _hash_texts(column.slice(start, _TEXTS_AT_ONCE), key, spelling)
+            return
         column = _as_text(column).dictionary_encode()
     coded = share_dictionary(column)
     if not len(coded):
-        return np.empty(0, dtype=np.uint64)
+        return
     levels = (known or LevelWords()).of(coded.chunk(0).dictionary, key, spelling)
-    words = np.empty(len(coded), dtype=np.uint64)
-    start = 0
+    room = np.empty(min(len(coded), _NUMBERS_AT_ONCE), dtype=np.uint64)
     for chunk in coded.chunks:
         codes = _fill_missing(chunk.indices, len(levels) - 1)
-        levels.take(codes, out=words[start : start + len(chunk)], mode="clip")  # checks and copies nothing
-        start += len(chunk)
-    return words
+        for start in range(0, len(codes), _NUMBERS_AT_ONCE):
+            some = codes[start : start + _NUMBERS_AT_ONCE]
+            yield levels.take(some, out=room[: len(some)], mode="clip")  # checks and copies nothing
 
 
 def _append_missing(levels: Words, key: bytes) -> Words:
@@ -322,6 +336,9 @@ def _as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _as_floats(column: pa.ChunkedArray) -> npt.NDArray[np.float64]:
+    if column.num_chunks == 1 and not column.null_count:  # without a copy by Arrow, and of doubles without any
+        own: npt.NDArray[Any] = column.chunk(0).to_numpy(zero_copy_only=False)
+        return own.astype(np.float64, copy=False)
     numbers: npt.NDArray[np.float64] = pc.cast(column, pa.float64(), safe=False).to_numpy()
     return numbers
 

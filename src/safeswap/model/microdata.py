@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -72,6 +72,14 @@ class PastStep:
     releasable: bool = True
 
 
+class Named(NamedTuple):
+    """A table as it was read, and the names by which a register knows it; ``register`` identifies that one."""
+
+    table: pa.Table
+    register: str
+    names: tuple[bytes, ...]
+
+
 @check_field_types
 @dataclass(frozen=True, eq=False)
 class Microdata:
@@ -79,7 +87,9 @@ class Microdata:
 
     ``origin`` is the caller's dataframe if there was one, so that results are returned in the caller's type.
     ``past`` lists the known processing of the values since they were collected, first step first. ``first`` is the
-    table as it was read, if anything was done to it since: what was done before is found by it.
+    table as it was read, if anything was done to it since: what was done before is found by it. ``stored`` says in
+    which file columns are stored as they were read, so that they can be copied from it; ``named`` has the
+    names that a record of the masking has of the table.
     """
 
     table: pa.Table
@@ -88,6 +98,8 @@ class Microdata:
     _coded: dict[str, Coded] = field(default_factory=dict, repr=False)
     past: tuple[PastStep, ...] = ()
     first: pa.Table | None = field(default=None, repr=False)
+    stored: Any = field(default=None, repr=False)
+    named: Named | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if tuple(self.table.column_names) != self.schema.names:
@@ -178,7 +190,7 @@ class Microdata:
             position = table.column_names.index(name)
             table = table.set_column(position, table.schema.field(position).with_type(column.type), column)
         kept = {name: value for name, value in self._coded.items() if name not in columns}
-        return Microdata(table, self.schema, self.origin, {**kept, **coded}, self.past, self.first)
+        return Microdata(table, self.schema, self.origin, {**kept, **coded}, self.past, self.first, self.stored)
 
     def __repr__(self) -> str:
         # A repr ends up in notebooks and logs: shape and names only, never a record.

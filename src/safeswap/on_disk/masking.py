@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from safeswap.model.masked import Masked
-    from safeswap.model.microdata import Microdata, PastStep
+    from safeswap.model.microdata import Microdata, Named, PastStep
     from safeswap.model.schema import Schema
 
 
@@ -34,12 +34,13 @@ def keep(
     reading: Mapping[str, Any],
     source_digest: str = "",
     announce: Callable[[str], None] | None = None,
+    notes: Mapping[str, Any] | None = None,
     force: bool = False,
 ) -> Path:
     """Write the masked file and the record that undoes it, both or neither; return the path of the record.
 
     By the digest of the file that was masked a release finds the records of earlier maskings. ``announce`` is told the
-    digest of the masked file before that gets its name.
+    digest of the masked file before that gets its name. ``notes`` are further facts for the record.
     """
     from safeswap.files.atomic import atomic_write
     from safeswap.files.write import write_part
@@ -47,7 +48,7 @@ def keep(
     with write_both(audit, output) as records, atomic_write(output, force=force) as part:
         write_part(masked, part, output)
         digests: dict[str, Any] = {"digest": digest_of(part), "source_digest": source_digest}
-        record = note(masked, part, audit=audit, reading=reading, records=records, **digests)
+        record = note(masked, part, audit=audit, reading=reading, records=records, notes=notes, **digests)
         if announce is not None:
             announce(digests["digest"])
         return record
@@ -116,8 +117,7 @@ def recall(
     of households, if the person file was masked together with one.
     """
     from safeswap import registry
-    from safeswap.files.delimited import reading_alike
-    from safeswap.files.formats import existing_file
+    from safeswap.files.formats import existing_file, reading_alike
     from safeswap.model.masked import Masked
     from safeswap.model.schema import Schema
     from safeswap.model.spec import recorded_plan
@@ -145,6 +145,7 @@ def recall(
     layouts = [_layout_of(path) if path else {} for path in (masked_file, homes[1])]
     with reading_alike():
         before = replace(_read_whole((original, homes[0]), schema, columns, (options, layout)), past=past)
+        before = replace(before, named=_read_names(kept.notes, before))
         read_back = _read_whole((masked_file, homes[1]), described, columns, layouts)
     after = _cast_like(read_back, before, described, types)
     spec = registry.make_spec(kept.audit.spec)
@@ -395,6 +396,16 @@ def _description(masked: Masked) -> dict[str, Any]:
 def name_types(types: Mapping[str, Sequence[pa.DataType]]) -> dict[str, str]:
     """Return the types of columns whose type has changed, for the notes of a record."""
     return {name: str(new) for name, (old, new) in types.items() if old != new}
+
+
+def _read_names(notes: Mapping[str, Any], original: Microdata) -> Named | None:
+    """Return the names that the register had of the original, whose content is the same by its digest."""
+    from safeswap.model.microdata import Named
+
+    if "register" not in notes or "source_sha256" not in notes:
+        return None
+    names = tuple(bytes.fromhex(name) for name in notes["register"]["names"])
+    return Named(original.table, notes["register"]["of"], names)
 
 
 def _read_types(notes: Mapping[str, Any]) -> dict[str, pa.DataType]:

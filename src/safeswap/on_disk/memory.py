@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import pairwise
@@ -33,6 +33,7 @@ from safeswap.files.identifiers import check_identifier
 from safeswap.files.parquet import BATCH, ParquetFiles, open_parquet
 from safeswap.methods.exchange import as_exchange, count_in_vain, find_rows
 from safeswap.model.audit import Audit
+from safeswap.model.geography import geography_levels
 from safeswap.model.invariant import Finding, Invariant, verify
 from safeswap.model.microdata import Coded, Microdata, code_column
 from safeswap.model.schema import Schema
@@ -104,25 +105,45 @@ class MemoryFile(RewrittenFile):
         return ((stage, each.pairs) for stage, each in enumerate(self.exchanges))
 
     def count_cells(self, limit: int) -> CountedCells:
-        """Count the cells before and after: from codes where areas lie together, else in one pass over the files."""
+        """Count the cells before and after: part by part where areas lie together, else all at once."""
         names = cell_attributes(self.schema, self.job.attributes)
-        found = self._count_by_area(names) or self._compare(names)
+        area, cuts = self._find_area(names)
+        found: AreaCells | ComparedCells | None = None
+        if cuts is not None and area in self.names:  # records enter other parts of the file
+            found = self._count_by_area(names, area, cuts)
+        found = found or self._compare(names, None if area in self.names else cuts)
         counted = as_counted(self.schema, names, found, limit=limit)
         if set(names) == {*self.schema.categorical, *self.names}:
             self._compensating = found.moved - counted.joint.net_change
         return counted
 
-    def _count_by_area(self, names: Names) -> AreaCells | None:
-        """Count from codes; None if some column has none, or if the records of no area lie together."""
-        held = {name: self.before.cached_codes(name) for name in {*names, *self.names} & {*self.before.attributes}}
-        before = {name: coded for name, coded in held.items() if coded is not None and holds_every_bit(coded)}
-        by_levels = sorted({*before} & {*names}, key=lambda name: -before[name].cardinality)
-        found = ((name, find_cuts(before[name].codes)) for name in by_levels)
-        area, cuts = next(((name, cuts) for name, cuts in found if cuts is not None), ("", None))
-        if cuts is None or not {*self.names} <= before.keys():
+    def _find_area(self, names: Names) -> tuple[str, Rows | None]:
+        """Return a column by whose values the file can be cut into small parts, and where; one is read if need be."""
+        held = self._held_codes(names)
+        # A finer one in which nothing is exchanged is worth reading, if those that are held make large parts.
+        finest = [level for level in geography_levels(self.schema) if level in names][-1:]
+        read = [name for name in finest if name not in held and name not in self.names]
+        area, best = "", None
+        for name in (*sorted(held, key=lambda name: -held[name].cardinality), *read):
+            cuts = find_cuts(held[name].codes if name in held else code_file_column(self.files, name).codes)
+            if cuts is not None and (best is None or len(cuts) > len(best)):
+                area, best = name, cuts
+                if np.diff(cuts).max() <= 2 * _TOGETHER:
+                    break
+        return area, best
+
+    def _held_codes(self, names: Iterable[str]) -> dict[str, Coded]:
+        held = ((name, self.before.cached_codes(name)) for name in names if name in self.before.attributes)
+        return {name: coded for name, coded in held if coded is not None and holds_every_bit(coded)}
+
+    def _count_by_area(self, names: Names, area: str, cuts: Rows) -> AreaCells | None:
+        """Count from codes; None if some column has none, or if these would take more memory than all that is held."""
+        before = self._held_codes({*names, *self.names})
+        others = [name for name in names if name not in before]
+        room = self.before.table.nbytes
+        if not {area, *self.names} <= before.keys() or len(others) * len(self.files) > room:
             return None
-        room = self.before.table.nbytes  # codes of other columns take at most as much again
-        for name in (name for name in names if name not in before):
+        for name in others:
             before[name] = code_file_column(self.files, name)
             room -= before[name].codes.nbytes
             if room < 0 or not holds_every_bit(before[name]):
@@ -139,8 +160,9 @@ class MemoryFile(RewrittenFile):
             in_pairs[each.pairs.ravel()] = True
         return in_pairs
 
-    def _compare(self, names: Names) -> ComparedCells:
-        compared = ComparedCells(self.work, names, records=len(self.files))
+    def _compare(self, names: Names, cuts: Rows | None) -> ComparedCells:
+        """Count in one pass over the files."""
+        compared = ComparedCells(self.work, names, records=len(self.files), cuts=cuts)
         for batch in self._iter_changes(names):
             compared.add(*batch)
         return compared
@@ -283,13 +305,8 @@ def find_cuts(codes: Codes) -> Rows | None:
 
     >>> find_cuts(np.array([0, 0, 1, 2, 1], np.uint8)).tolist()
     [0, 5]
-    >>> find_cuts(np.repeat(np.arange(3, dtype=np.uint8), _TOGETHER)).tolist() == [
-    ...     0,
-    ...     _TOGETHER,
-    ...     2 * _TOGETHER,
-    ...     3 * _TOGETHER,
-    ... ]
-    True
+    >>> find_cuts(np.repeat(np.arange(3, dtype=np.uint8), _TOGETHER + 1)).tolist()
+    [0, 32769, 65538, 98307]
     """
     starts = np.arange(0, len(codes), _TOGETHER)
     highest = np.maximum.accumulate(np.maximum.reduceat(codes, starts))

@@ -23,10 +23,12 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -35,7 +37,7 @@ import pyarrow.compute as pc
 from safeswap.arrays.keyed import derive
 from safeswap.arrays.types import Rows
 from safeswap.model.columns import same_memory
-from safeswap.model.ledger import AS_WRITTEN, Ledger, LevelWords, Spelling, Words, hash_values
+from safeswap.model.ledger import AS_WRITTEN, Ledger, LevelWords, Spelling, Words, hash_blocks, hash_values
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata, PastStep, is_bytes, join_pasts
 from safeswap.releases.ledger import LedgerFile
@@ -73,12 +75,19 @@ class Register(Protocol):
         """Add entries durably, except those whose name is known."""
 
 
-class TableNames(NamedTuple):
-    """A table, the sum of the words of each record, and the names of its columns."""
+@dataclass(frozen=True, eq=False)
+class TableNames:
+    """A table, the sum of the words of each record, and the names of its columns in a register."""
 
+    register: Register
     table: pa.Table
     rows: Words
     columns: Mapping[str, list[bytes]]
+
+    @cached_property
+    def records(self) -> bytes:
+        """The name of the records, in any order."""
+        return _name_rows(self.rows, self.register)
 
 
 @dataclass(frozen=True)
@@ -145,8 +154,24 @@ def find_past(data: Microdata, register: Register | None, *, digest: str = "") -
 
 def list_names(data: Microdata, register: Register, *, digest: str = "") -> list[bytes]:
     """Return every name by which a register may know a file: its bytes, its records, its columns."""
-    table = data.table if data.first is None else data.first
+    table, named = data.table if data.first is None else data.first, data.named
+    if named is not None and named.table is table and named.register == _identify(register):
+        return [*_name_bytes(digest, register), *named.names]
     return [*_name_bytes(digest, register), *_name_all(table, register)]
+
+
+def note_names(data: Microdata, register: Register) -> dict[str, Any]:
+    """Return the names of the records and columns of a file that was read, for the record of its masking.
+
+    A release of the masking has the same file by its digest, and need not hash every value of it again.
+    """
+    if data.first is not None:
+        return {}
+    return {"register": {"of": _identify(register), "names": [name.hex() for name in list_names(data, register)]}}
+
+
+def _identify(register: Register) -> str:
+    return _digest(register, "register", b"").hex()
 
 
 def registers_of(ledger: Ledger) -> tuple[Register, ...]:
@@ -219,7 +244,7 @@ def _name_all(table: pa.Table, register: Register, *, columns: Collection[str] |
     """Return the names of a table and of its columns (default: all)."""
     wanted = table.column_names if columns is None else columns
     named = _name_table(table, register, wanted)
-    return [_name_rows(named.rows, register), *_names_of(named, wanted)]
+    return [named.records, *_names_of(named, wanted)]
 
 
 def _name_both(before: pa.Table, after: pa.Table, register: Register) -> tuple[dict[bytes, str | None], list[bytes]]:
@@ -231,7 +256,7 @@ def _name_both(before: pa.Table, after: pa.Table, register: Register) -> tuple[d
     left = one.rows - _sum_words(before.select(old), register)
     other = _name_table(after.select(new), register, new)
     columns: dict[bytes, str | None] = {name: column for column in old for name in one.columns.get(column, ())}
-    return {_name_rows(one.rows, register): None, **columns}, [
+    return {one.records: None, **columns}, [
         _name_rows(left + other.rows, register),
         *_names_of(other, new),
     ]
@@ -247,11 +272,12 @@ def _name_table(table: pa.Table, register: Register, wanted: Collection[str]) ->
         return kept[0]
     rows, columns = np.zeros(table.num_rows, np.uint64), {}
     for name in table.column_names:
-        words = _hash_column(table.column(name), register)
-        rows += words
+        blocks = _add_words(hash_blocks(*_spell(table.column(name), register)), rows)
         if name in wanted:
-            columns[name] = _name_column(words, register)
-    named = TableNames(table, rows, columns)
+            columns[name] = _name_column(blocks, register)
+        else:
+            deque(blocks, maxlen=0)
+    named = TableNames(register, table, rows, columns)
     if not kept:
         kept.append(named)
     return named
@@ -259,7 +285,19 @@ def _name_table(table: pa.Table, register: Register, wanted: Collection[str]) ->
 
 def _sum_words(table: pa.Table, register: Register) -> Words:
     """Return the sum of the words of each record."""
-    return sum((_hash_column(column, register) for column in table.columns), np.zeros(table.num_rows, np.uint64))
+    rows = np.zeros(table.num_rows, np.uint64)
+    for column in table.columns:
+        deque(_add_words(hash_blocks(*_spell(column, register)), rows), maxlen=0)
+    return rows
+
+
+def _add_words(blocks: Iterable[Words], rows: Words) -> Iterator[Words]:
+    """Add the words of a column to those of the records, and pass them on."""
+    start = 0
+    for words in blocks:
+        rows[start : start + len(words)] += words
+        start += len(words)
+        yield words
 
 
 def _names_of(named: TableNames, columns: Iterable[str]) -> list[bytes]:
@@ -306,10 +344,11 @@ def _find_few_changes(before: pa.ChunkedArray | None, after: pa.ChunkedArray | N
     return rows if _FEW * len(rows) < len(before) else None
 
 
-def _name_column(words: Words, register: Register) -> list[bytes]:
+def _name_column(blocks: Iterable[Words], register: Register) -> list[bytes]:
     """Name a column by its values in order; no name if it holds too little to be distinguished from others."""
     digest = _WordsDigest()
-    digest.add(words)
+    for words in blocks:
+        digest.add(words)
     return digest.name(register)
 
 
@@ -392,6 +431,11 @@ def _mix(mixed: Words, words: Words) -> tuple[int, int]:
 
 def _hash_column(column: pa.ChunkedArray, register: Register, known: LevelWords | None = None) -> Words:
     """Return a word per record that does not depend on how a format writes the value."""
+    return hash_values(*_spell(column, register), known=known)
+
+
+def _spell(column: pa.ChunkedArray, register: Register) -> tuple[pa.ChunkedArray, bytes, Spelling]:
+    """Return a column as it is hashed, the key, and the spelling of its texts."""
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if pa.types.is_float16(kind) or pa.types.is_float32(kind):
         numbers = column.cast(pa.float32())
@@ -399,7 +443,7 @@ def _hash_column(column: pa.ChunkedArray, register: Register, known: LevelWords 
     spelling = AS_WRITTEN
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or is_bytes(kind)):
         spelling = _TIMES if _holds_times(column) else _FOLDED
-    return hash_values(column, derive(register.secret, "values"), spelling, known=known)
+    return column, derive(register.secret, "values"), spelling
 
 
 def _holds_times(column: pa.ChunkedArray) -> bool:

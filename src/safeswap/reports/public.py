@@ -210,7 +210,7 @@ def _all_frequencies(release: Release) -> list[Frequencies]:
 def _frequencies(release: Release, attribute: Attribute) -> Frequencies:
     """Count the most frequent values, in the order of the dictionary, missing last."""
     column = release.table.column(attribute.name)
-    counted = column.drop_null().value_counts()
+    counted = _count_values(column)
     distinct, counts = len(counted), counted.field("counts").to_numpy()
     if distinct > MOST_LINES:  # convert to text only those of many values that may be shown
         counted = counted.filter(pa.array(counts >= np.partition(counts, -MOST_LINES)[-MOST_LINES]))
@@ -223,6 +223,17 @@ def _frequencies(release: Release, attribute: Attribute) -> Frequencies:
     if column.null_count:
         lines.append(_frequency("(missing)", column.null_count, largest, release.facts.tolerance))
     return Frequencies(name=attribute.label or attribute.name, lines=tuple(lines), more=distinct - len(shown))
+
+
+def _count_values(column: pa.ChunkedArray) -> pa.StructArray:
+    if not pa.types.is_dictionary(column.type) or column.num_chunks != 1:
+        return column.drop_null().value_counts()
+    from safeswap.arrays.cells import count_dense
+
+    levels, codes = column.chunk(0).dictionary, column.chunk(0).indices.drop_null().to_numpy()
+    counts = count_dense(codes.view(f"uint{8 * codes.itemsize}"), len(levels)).astype(np.int64)
+    used = np.flatnonzero(counts)
+    return pa.StructArray.from_arrays([levels.take(pa.array(used)), pa.array(counts[used])], ["values", "counts"])
 
 
 def _frequency(text: str, count: int, largest: int, tolerance: int) -> Line:

@@ -47,8 +47,8 @@ def read(source: Any, **options: Unpack[ReadingOptions]) -> Microdata:
 
 @contextmanager
 def reading_alike() -> Iterator[None]:
-    """Within the block, parse only what differs of a large text file from one that was read before."""
-    from safeswap.files.delimited import reading_alike as comparing
+    """Within the block, parse only what differs of a large file from one that was read before."""
+    from safeswap.files.formats import reading_alike as comparing
 
     with comparing():
         yield
@@ -406,7 +406,7 @@ def keep(
     from safeswap.on_disk.masking import digest_of
     from safeswap.on_disk.masking import keep as keep_masking
     from safeswap.releases.ledger import configured_ledger
-    from safeswap.releases.register import FileRegister, enter_masked, with_known_past
+    from safeswap.releases.register import FileRegister, enter_masked, note_names, with_known_past
 
     register = FileRegister(configured_ledger() if ledger is None else ledger)
     source_digest = "" if source is None else digest_of(Path(source))
@@ -418,6 +418,7 @@ def keep(
         reading=reading or {},
         source_digest=source_digest,
         announce=lambda digest: enter_masked(known, register, digest=digest),
+        notes=note_names(known.original, register) if known.data.past else None,
         force=force,
     )
 

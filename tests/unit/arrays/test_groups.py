@@ -76,3 +76,25 @@ def test_one_table_holds_more_codes_only_where_each_has_many_records(
             assert values.tolist() == names.tolist()
             assert sparse.add_up(ranks, found.sizes, values.size).tolist() == sizes.tolist()
             assert found.spread(found.codes).astype(np.uint32).tolist() == codes.tolist()
+
+
+@pytest.mark.parametrize("bits", [1, 7, 20, 33, 50, 52, 60, 64])  # sorted with positions up to some 50, else by a table
+@pytest.mark.parametrize("share", [0.0, 0.9])  # of one code, whose partition is large
+def test_partitions_number_codes_of_any_width(bits: int, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("is_worth_compiling", "_group_few"):
+        monkeypatch.setattr(sparse, name, lambda _, answer=name == "is_worth_compiling": answer or None)
+    monkeypatch.setattr(compiled, "_WORTH_A_THREAD", 1 << 10)
+    rng = np.random.default_rng(bits)
+    codes = rng.integers(0, 2**bits - 1, 40_000, dtype=np.uint64, endpoint=True)
+    codes[rng.random(len(codes)) < share] = codes[0]
+    values, first, places, counts = np.unique(codes, return_index=True, return_inverse=True, return_counts=True)
+    for threads in (1, 3):
+        monkeypatch.setattr(compiled, "_most_threads", lambda threads=threads: threads)
+        for found in sparse.count_distinct(codes), sparse.count_joint(codes[:0], codes)[::2]:
+            np.testing.assert_array_equal(found[0], values)
+            np.testing.assert_array_equal(found[1], counts)
+        np.testing.assert_array_equal(sparse.count_occurrences(codes), counts[places])
+        np.testing.assert_array_equal(sparse.rank_codes(codes)[0], places)
+        groups = sparse.group(codes)
+        np.testing.assert_array_equal(groups.codes[groups.of_record], codes)
+        np.testing.assert_array_equal(groups.first[np.argsort(groups.codes)], first)

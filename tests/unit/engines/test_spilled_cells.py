@@ -16,7 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safeswap.engines import spilled_cells
-from safeswap.engines.spilled_cells import ComparedCells, SpilledCells, column_keys, flag_changed, record_words
+from safeswap.engines.spilled_cells import (
+    ComparedCells,
+    CutCells,
+    SpilledCells,
+    column_keys,
+    flag_changed,
+    record_words,
+)
 from safeswap.errors import OutputError
 
 
@@ -69,6 +76,21 @@ def test_however_little_is_held_the_counts_are_the_same(
         found = [tuple(kind) for kind in counted.kinds().tolist()]
     assert found == by_hand(batches[: 2 if held == 1 else None])
     assert list(folder.iterdir()) == []
+
+
+@given(seed=st.integers(0, 1000), step=st.sampled_from([1, 7, 100, 10_000]))
+def test_a_file_in_parts_is_counted_as_a_whole(seed: int, step: int) -> None:
+    """Cells of a thousand records each lie within a part; the parts are no multiples of the batches."""
+    random = np.random.default_rng(seed)
+    cuts = np.unique([0, *random.integers(1, 3000, random.integers(0, 9)), 3000])
+    part = np.repeat(np.arange(len(cuts) - 1), np.diff(cuts))
+    old, new = (part * 10 + random.integers(0, 10, 3000) for _ in range(2))
+    touched = random.random(3000) < 0.3
+    counted = CutCells(cuts)
+    for start in range(0, 3000, step):
+        some = slice(start, start + step)
+        counted.add(words_of(old[some]), touched[some], words_of(new[some][touched[some]]))
+    assert [tuple(kind) for kind in counted.kinds().tolist()] == by_hand([(old, touched, new[touched])])
 
 
 def test_a_cell_that_holds_nearly_everybody_takes_no_more_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from safeswap.errors import InputError
 from safeswap.files import delimited
-from safeswap.files.delimited import read_delimited, reading_alike
-from safeswap.files.formats import Limits
+from safeswap.files.delimited import read_delimited
+from safeswap.files.formats import Limits, reading_alike
 
 HEADER = "a,b,c\n"
 

@@ -139,7 +139,7 @@ def test_sentences_name_levels_by_labels_while_these_mean_the_same() -> None:
     assert told == (
         "recode marital: Divorced, Widowed to other, the others are kept",
         "recode marital: Married, other to 1, the others are kept",
-        "recode marital: 1, 'Separated, not divorced' to 6, the others are kept",
+        'recode marital: 1, "Separated, not divorced" to 6, the others are kept',
     )
     assert RecodeSpec(steps=[merge]).recipe.sentences == ("recode marital: 5, 3 to other, the others are kept",)
 

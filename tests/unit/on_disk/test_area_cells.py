@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safeswap import datasets
-from safeswap.engines.spilled_cells import ComparedCells
+from safeswap.engines.spilled_cells import ComparedCells, CutCells, SpilledCells
 from safeswap.model.microdata import Coded
 from safeswap.on_disk import memory
 from safeswap.on_disk.memory import AreaCells, find_cuts, split_columns
@@ -101,28 +101,38 @@ def test_columns_are_packed_into_two_numbers_or_not_at_all(sizes: list[int], cut
     assert split_columns(sizes) == cut
 
 
-@pytest.mark.parametrize("method", ["edit_1990", "edit_targeted"])
+KEYS = ["WHITE", "BLACK", "HISPANIC"]
+LEVELS = ["STATE", "COUNTY", "TRACT", "BLOCK"]
+SPECS: dict[str, tuple[dict[str, Any], type]] = {
+    "edit_1990": ({"keys": KEYS, "geography": LEVELS, "rate": 0.01, "single_areas": "leave"}, AreaCells),
+    "edit_targeted": ({"keys": KEYS, "within": ["STATE"]}, AreaCells),
+    "swap": ({"swap": ["TENURE"], "fixed": ["STATE"], "rate": 0.1}, CutCells),
+}
+
+
+@pytest.mark.parametrize("method", SPECS)
 def test_a_masked_file_has_the_same_figures_either_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
-    specs: dict[str, dict[str, Any]] = {
-        "edit_1990": {"geography": ["STATE", "COUNTY", "TRACT", "BLOCK"], "rate": 0.01, "single_areas": "leave"},
-        "edit_targeted": {"within": ["STATE"]},
-    }
-    source = tmp_path / "census.parquet"
+    """Records enter other areas, or exchange what is no area; or the file is not worth cutting."""
+    source, (spec, way) = tmp_path / "census.parquet", SPECS[method]
     datasets.write_synthetic_census(source, 5_000)
+    tallied: list[type] = []
+    for kind in (AreaCells, CutCells, SpilledCells):
+
+        def tally(cells: Any, *, limit: int, own: Any = kind.tally) -> Any:
+            tallied.append(type(cells))
+            return own(cells, limit=limit)
+
+        monkeypatch.setattr(kind, "tally", tally)
     figures = []
-    whole = memory.AreaCells, memory.ComparedCells
-    for together in (1 << 10, 1 << 15):
-        for kind in whole:
-            monkeypatch.setattr(memory, kind.__name__, kind)
-        monkeypatch.setattr(memory, "_TOGETHER", together)
-        monkeypatch.setattr(memory, "_MOST_TOGETHER", 1 << 12 if together == 1 << 10 else 1)
-        monkeypatch.setattr(memory, "AreaCells" if together == 1 << 15 else "ComparedCells", None)
+    for most in (1 << 12, 1):
+        monkeypatch.setattr(memory, "_TOGETHER", 1 << 10)
+        monkeypatch.setattr(memory, "_MOST_TOGETHER", most)
         done = mask_file(
             source,
-            tmp_path / f"{together}.parquet",
-            {"method": method, "keys": ["WHITE", "BLACK", "HISPANIC"], **specs[method]},
+            tmp_path / f"{most}.parquet",
+            {"method": method, **spec},
             audit=tmp_path / "audit",
             insecure_seed=1,
             schema=datasets.synthetic_census_schema(),
@@ -131,3 +141,4 @@ def test_a_masked_file_has_the_same_figures_either_way(
         assert done.assessment is not None
         figures.append(([score.value for score in done.assessment.scores], done.compensating))
     assert figures[0] == figures[1]
+    assert tallied == [way, SpilledCells]

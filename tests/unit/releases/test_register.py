@@ -6,6 +6,7 @@ import json
 import shutil
 import stat
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from safeswap.model.microdata import PastStep, join_pasts
 from safeswap.on_disk.job import ChangedColumn
 from safeswap.releases import register as register_of
 from safeswap.releases.ledger import configured_ledger
-from safeswap.releases.register import FileRegister, MemoryRegister, find_past
+from safeswap.releases.register import FileRegister, MemoryRegister, find_past, list_names
 from safeswap.workflow.masking import keep, recall, register
 
 KINDS = dict.fromkeys(("age", "income", "hours", "rent"), "numeric")
@@ -455,6 +456,33 @@ def test_sorted_copies_are_known_however_a_program_writes_their_values(kind: str
         assert [step.method for step in find_past(workflow.read(tmp_path / name), known)] == ["swap"], name
     other = frame.with_columns(pl.col("race").shuffle(seed=9))
     assert find_past(workflow.read(other), known) == ()
+
+
+def test_the_record_of_a_masking_has_the_names_of_the_original(original: Path) -> None:
+    """A release looks up the names in the record; they are those that it would find by the content."""
+    once = masked_file(original, "swap", "once.csv", audit="a")
+    twice = masked_file(once, "noise", "twice.csv", audit="b")
+    before = recall(once, twice, audit=original.parent / "b").original
+    register = FileRegister(configured_ledger())
+    assert before.named is not None
+    assert list(before.named.names) == list_names(replace(before, named=None), register)
+    assert find_past(replace(before, past=()), register) == find_past(replace(before, past=(), named=None), register)
+    assert [step.method for step in find_past(replace(before, past=()), register)] == ["swap"]
+    other = before.with_columns({"age": before.table["income"]}, {})
+    assert other.named is None
+
+
+def test_names_of_another_register_are_not_looked_up(
+    original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    once = masked_file(original, "swap", "once.csv", audit="a")
+    twice = masked_file(once, "noise", "twice.csv", audit="b")
+    before = recall(once, twice, audit=original.parent / "b").original
+    monkeypatch.setenv("SAFESWAP_LEDGER", str(tmp_path / "other" / "ledger.db"))
+    other = FileRegister(configured_ledger())
+    assert list_names(before, other) == list_names(replace(before, named=None), FileRegister(configured_ledger()))
+    assert before.named is not None
+    assert not set(before.named.names) & set(list_names(before, other))
 
 
 @pytest.mark.parametrize("kind", ["numbers", "levels", "missing", "texts", "floats"])

@@ -15,6 +15,7 @@ from safeswap.arrays.combinations import (
     Classes,
     SmallCells,
     cell_codes,
+    cell_sizes,
     find_small_cells,
     group_records,
     lowest_safe,
@@ -23,7 +24,7 @@ from safeswap.arrays.combinations import (
     published_sizes,
 )
 from safeswap.arrays.names import Names
-from safeswap.arrays.types import Rows
+from safeswap.arrays.types import Flags, Int64s, Rows, UInt64s
 from safeswap.errors import SpecError
 from safeswap.measures.households import combine_households
 from safeswap.measures.key_cells import key_classes
@@ -157,6 +158,20 @@ class RiskyKey:
     alone: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class Subjects:
+    """What the totals of a count are about: numbers that are equal if the records, or their division, are.
+
+    ``partitions`` are of all cells of each combination, ``combinations`` of the records in its unsafe cells, ``keys``
+    of the records of each key and of those that would be safe without it, ``every`` of all unsafe records.
+    """
+
+    partitions: tuple[int, ...]
+    combinations: tuple[int, ...]
+    keys: tuple[tuple[int, int], ...]
+    every: int
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Risky:
     """The unsafe combinations of a file. ``repr`` and ``as_dict`` show totals; values and rows only on request."""
@@ -172,8 +187,11 @@ class Risky:
     _data: Microdata = field(repr=False)
     _names: Names = field(repr=False)
     _classes: Classes = field(repr=False)
-    _unsafe_classes: npt.NDArray[np.bool_] = field(repr=False)
+    _somewhere: Int64s = field(repr=False)  # by class: the keys with which it is unsafe in some combination, as bits
+    _everywhere: Int64s = field(repr=False)  # by class: the keys that all these combinations have
     _cells: tuple[tuple[Rows, npt.NDArray[Any]], ...] = field(repr=False)
+    _is_small: tuple[npt.NDArray[np.uint8], ...] = field(repr=False)  # by combination: the unsafe classes, packed
+    _squares: tuple[int, ...] = field(repr=False)
 
     @property
     def data(self) -> Microdata:
@@ -248,18 +266,39 @@ class Risky:
 
     def rows(self, *keys: str) -> Rows:
         """Return the positions of the records in an unsafe combination: of these keys, or of any. Confidential."""
-        flags = self._unsafe_classes
+        flags: Flags = self._somewhere != 0
         if keys:
-            asked = next((each for each in self.combinations if set(each.keys) == set(keys)), None)
-            if asked is None:
+            found = [set(each.keys) == set(keys) for each in self.combinations]
+            if not any(found):
                 raise SpecError(
                     f"{' × '.join(keys)} is not among the combinations that were examined",
                     code="unknown-combination",
                     hint="name the keys of one of them",
                 )
-            places = [self._names.index(name) for name in asked.keys]
-            flags = unsafe_cells(self._classes, places, asked.tolerance, missing=self.asked.missing).is_small
+            flags = self._unpack(self._is_small[found.index(True)])
         return np.flatnonzero(flags[self._classes.of_record])
+
+    def _unpack(self, packed: npt.NDArray[np.uint8]) -> Flags:
+        return np.unpackbits(packed, count=len(self._classes)).view(np.bool_)
+
+    def subjects(self, words: UInt64s) -> Subjects:
+        """Return what each total is about, from a word per record, whatever keys the question names. Confidential."""
+        classes = self._classes
+        own = np.zeros(len(classes), np.uint64)
+        np.add.at(own, classes.of_record, words)
+
+        def total(flags: Flags) -> int:
+            return int(own[flags].sum(dtype=np.uint64))
+
+        unsafe = self._somewhere != 0
+        alone = np.where(unsafe, self._everywhere, 0)
+        bits = [1 << place for place in range(len(self._names))]
+        return Subjects(
+            partitions=self._squares,
+            combinations=tuple(total(self._unpack(packed)) for packed in self._is_small),
+            keys=tuple((total((self._somewhere & bit) != 0), total((alone & bit) != 0)) for bit in bits),
+            every=total(unsafe),
+        )
 
     def to_frame(self, part: Part = "unsafe") -> Any:
         """Return a part as a dataframe of the input's type; an Arrow table if the data came from a file.
@@ -320,7 +359,7 @@ def risky(data: Microdata, combinations: Any) -> Risky:
         check_sum(stated, float(classes.sizes.sum()))
     members = np.bincount(classes.of_record, minlength=len(classes))
     somewhere, everywhere = np.zeros(len(classes), np.int64), np.full(len(classes), -1, np.int64)
-    found, cells = [], []
+    found, cells, flags, squares = [], [], [], []
     for keys, tolerance in stated:
         places = [names.index(name) for name in keys]
         small = unsafe_cells(classes, places, tolerance, missing=asked.missing)
@@ -328,6 +367,8 @@ def risky(data: Microdata, combinations: Any) -> Risky:
         np.bitwise_or(somewhere, mask, out=somewhere, where=small.is_small)
         np.bitwise_and(everywhere, mask, out=everywhere, where=small.is_small)
         cells.append((small.classes, small.sizes))
+        flags.append(np.packbits(small.is_small))
+        squares.append(int(small.squares) if asked.weight is None else _sum_squares(classes, places, members))
         found.append(_summarise_combination(keys, tolerance, small, members))
     unsafe = somewhere != 0
     caution = "" if asked.weight is None else _doubt_weights(data, asked.weight, stated)
@@ -342,8 +383,11 @@ def risky(data: Microdata, combinations: Any) -> Risky:
         _data=data,
         _names=names,
         _classes=classes,
-        _unsafe_classes=unsafe,
+        _somewhere=somewhere,
+        _everywhere=everywhere,
         _cells=tuple(cells),
+        _is_small=tuple(flags),
+        _squares=tuple(squares),
     )
 
 
@@ -387,8 +431,11 @@ def _find_none(data: Microdata, resolved: Resolved) -> Risky:
         _data=data,
         _names=(),
         _classes=group_records([np.zeros(len(data), np.uint8)], [1], [0]),
-        _unsafe_classes=np.zeros(1, np.bool_),
+        _somewhere=np.zeros(1, np.int64),
+        _everywhere=np.zeros(1, np.int64),
         _cells=(),
+        _is_small=(),
+        _squares=(),
     )
 
 
@@ -401,7 +448,14 @@ def unsafe_cells(classes: Classes, keys: list[int], tolerance: float, *, missing
     is_small = sizes < lowest_safe(tolerance, sizes)
     _, firsts = np.unique(codes[is_small], return_index=True)
     first = np.sort(np.flatnonzero(is_small)[firsts])
-    return SmallCells(first, sizes[first], int(np.unique(codes).size), is_small)
+    squares = _sum_squares(classes, keys, classes.sizes)
+    return SmallCells(first, sizes[first], int(np.unique(codes).size), squares, is_small)
+
+
+def _sum_squares(classes: Classes, keys: list[int], sizes: npt.NDArray[Any]) -> int:
+    codes, possible = cell_codes(classes, keys)
+    table = cell_sizes(codes, possible, sizes)
+    return int(np.dot(table, table))
 
 
 def _summarise_combination(

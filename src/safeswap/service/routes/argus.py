@@ -276,8 +276,7 @@ def give_advice(access: Reader, body: AdviceRequest, _: QuestionSlot) -> AdviceA
             f"{gone[0]!r} is dropped by the pipeline", code="key-dropped", hint="leave it out of the keys"
         )
     noise = Noise(key=access.key, tolerance=access.row.tolerance)
-    before = perturb_risky(workflow.risky(data, asked), noise).unsafe
-    found = perturb_advice(advice(data, asked), before, asked, noise)
+    found = perturb_advice(advice(data, asked), workflow.risky(data, asked), noise)
     every = [_hide_rare_levels(each.as_dict(), data, access.row.tolerance) for each in found]
     shown = [each for each in every if not _names_rare_levels(each["step"], data, access.row.tolerance)]
     hidden = len(every) - len(shown)

@@ -432,13 +432,13 @@ def store_data(
     sync_folder(folder)
     context.progress(0.8, "describing the data")
     tolerance = int(context.project["tolerance"])
-    description = workflow.describe(data, tolerance=tolerance).as_dict()
-    cells = perturb_cells(description["cells"], Noise(key=context.key(), tolerance=tolerance))
+    description = workflow.describe(data, tolerance=tolerance)
+    cells = perturb_cells(description.cells, Noise(key=context.key(), tolerance=tolerance))
     return {
         "part": folder.name,
         "file_name": TWO_NAMES.join(map(safe_name, file_name.split(TWO_NAMES, 1))),
         "records": len(data),
-        "description": {**description, "cells": cells},
+        "description": {**description.as_dict(), "cells": cells},
     }
 
 

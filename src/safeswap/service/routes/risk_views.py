@@ -16,7 +16,6 @@ from pydantic import Field
 
 from safeswap import workflow
 from safeswap.errors import SafeswapError
-from safeswap.methods.value_change import record_words
 from safeswap.model.scenario import Scenario, as_scenario
 from safeswap.model.text import plural
 from safeswap.service.http.problems import NotFound, Unprocessable
@@ -114,10 +113,13 @@ class _Shown:
 
     def __init__(self, access: ProjectAccess, original: Microdata) -> None:
         self.noise = Noise(key=access.key, tolerance=access.row.tolerance)
-        self.words = record_words(original, access.key, "risk views", "bars", replicate=0)[:, 0]
+        self.words = self.noise.words(len(original))
 
     def count(self, bar: Bar, most: int) -> int:
-        return self.noise.add(bar.count, "view", int(self.words[bar.rows].sum(dtype=np.uint64)), most=most)
+        return self.noise.add(bar.count, "records", self._about(bar), most=most)
+
+    def _about(self, bar: Bar) -> int:
+        return int(self.words[bar.rows].sum(dtype=np.uint64))
 
     def answer(self, view: ViewName, asked: Scenario, now: RiskView, before: RiskView, steps: int) -> RiskViewAnswer:
         first = {bar.label: self.count(bar, before.total) for bar in before.bars}
@@ -163,7 +165,8 @@ class _Shown:
             for bar in found.sensitive:
                 told += f"; {bar.label} can be inferred of {f'about {bar.now:,}' if bar.now else 'none'}"
         elif found.view in ("individual", "households"):
-            expected = self.noise.add(round(now.expected or 0.0), "expected", *sorted(now.keys), most=found.total)
+            which = map(self._about, (*now.bars, now.at_risk))
+            expected = self.noise.add(round(now.expected or 0.0), "expected", *which, most=found.total)
             whose = "the file counts as the population" if asked.weight is None else f"weighted by {asked.weight}"
             way = "" if found.view == "individual" else " through a member"
             told = (

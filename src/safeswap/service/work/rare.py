@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,17 +11,15 @@ from math import exp, factorial, prod, sqrt
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
 from safeswap.arrays import keyed
 from safeswap.arrays.hiding import hide_cells, perturb
-from safeswap.arrays.types import Counts, Flags, Rows
-from safeswap.files.describe import hide_levels_of
+from safeswap.arrays.types import Counts, Flags, Rows, UInt64s, Words
+from safeswap.files.describe import CellSummary, hide_levels_of
 from safeswap.files.infer import order_of_levels
 from safeswap.measures.risk.risky import Risky
 from safeswap.measures.table_check import TableCheck
-from safeswap.methods.value_change import record_words
 from safeswap.model.combination import as_combinations
 from safeswap.model.key import Key
 from safeswap.model.masked import Masked
@@ -153,20 +152,24 @@ def before_after(masked: Masked, attributes: tuple[str, ...], *, tolerance: int,
     for name in attributes:
         if not masked.original.schema[name].kind.is_categorical:
             raise Unprocessable("a table needs categorical attributes", code="not-categorical", attribute=name)
-    axes = [_axis(masked, name, tolerance) for name in attributes]
+    both = masked.original, masked.data
+    axes = [_axis(both, name, tolerance) for name in attributes]
     if prod(map(len, axes)) > _MOST_PLACES:
         raise _too_large()
     rare = [rare_texts(masked.original, name, tolerance) for name in attributes]
     is_recoded = bool(masked.original.past) or masked.spec.method == "recode"
     is_sampled = is_recoded or len(attributes) > _MOST_EXACT
     sample = Sample(masked.original, key) if is_sampled else None
-    before, after = (count_cells(data, attributes, axes, rare, sample) for data in (masked.original, masked.data))
+    before, after = (count_cells(data, attributes, axes, rare, sample) for data in both)
     if int(((before > 0) | (after > 0)).sum()) > MOST_CELLS:
         raise _too_large()
-    hide = _hide_sampled if is_sampled else _hide_cells
     # Per attribute the levels without counts: the rare ones and those hidden with them.
     levels = [frozenset({RARE, *hidden_texts(masked.original, name, tolerance)}) for name in attributes]
-    hidden = hide([before, after], axes, levels, tolerance)
+    if is_sampled:
+        hidden = _hide_sampled([before, after], axes, levels, tolerance)
+    else:
+        own = [np.isin(axis, _axis(both[:1], name, tolerance)) for axis, name in zip(axes, attributes, strict=True)]
+        hidden = _hide_cells((before, after), own, _are_unshown(axes, levels), attributes, tolerance)
     cells = tuple(_cells(axes, before, after, hidden))
     return BeforeAfterAnswer(attributes=attributes, tolerance=tolerance, is_sampled=is_sampled, cells=cells)
 
@@ -194,22 +197,28 @@ class Sample:
         others = (words[:, 1] % np.uint64(max(len(own), 1))).astype(np.int64)
         return np.where(words[:, 0] < np.uint64(2**64 // _REPLACED), others, own)
 
-    def _words(self, purpose: str) -> npt.NDArray[np.uint64]:
-        return record_words(self.data, self.key, "tables", purpose, replicate=0)
+    def _words(self, purpose: str) -> Words:
+        return place_words(self.key, len(self.data), f"tables, {purpose}")
+
+
+def place_words(key: Key, records: int, purpose: str) -> Words:
+    """Return two uniform words per record, known by its place in the file: another description gives no other words."""
+    return keyed.record_words(np.arange(records), keyed.derive(key.secret, "places", purpose, records))
 
 
 def _hide_sampled(
     tables: list[Counts], axes: Sequence[Sequence[str]], unshown: Sequence[frozenset[str]], tolerance: int
 ) -> Flags:
-    hidden = _hide_unshown(tables, axes, unshown)
+    hidden: Flags = _are_unshown(axes, unshown) & np.logical_or.reduce([table > 0 for table in tables])
     for table in tables:
         hidden |= (table > 0) & (table < tolerance)
     return hidden
 
 
-def _axis(masked: Masked, name: str, tolerance: int) -> list[str]:
-    rare = rare_texts(masked.original, name, tolerance)
-    found = {text for data in (masked.original, masked.data) for text in level_texts(data.coded(name).levels)}
+def _axis(files: Sequence[Microdata], name: str, tolerance: int) -> list[str]:
+    """Return the levels of an attribute in some files as they are shown; what is rare is so in the first."""
+    rare = rare_texts(files[0], name, tolerance)
+    found = {text for data in files for text in level_texts(data.coded(name).levels)}
     return sorted({*(found - rare), MISSING, *({RARE} if found & rare else ())})
 
 
@@ -233,31 +242,43 @@ def count_cells(
     return np.bincount(flat, weights=weights, minlength=prod(sizes)).reshape(sizes).astype(np.int64)
 
 
-def _hide_unshown(tables: list[Counts], axes: Sequence[Sequence[str]], unshown: Sequence[frozenset[str]]) -> Flags:
-    """Return the occupied cells of levels without counts."""
-    occupied = np.logical_or.reduce([table > 0 for table in tables])
-    hidden = np.zeros(occupied.shape, dtype=np.bool_)
+def _are_unshown(axes: Sequence[Sequence[str]], unshown: Sequence[frozenset[str]]) -> Flags:
+    """Flag the cells of levels without counts."""
+    found = np.zeros(tuple(map(len, axes)), dtype=np.bool_)
     for number, (axis, names) in enumerate(zip(axes, unshown, strict=True)):
-        mine = np.array([text in names for text in axis]).reshape([-1 if i == number else 1 for i in range(len(axes))])
-        hidden |= mine & occupied
-    return hidden
+        mine = np.array([text in names for text in axis])
+        found |= mine.reshape([-1 if i == number else 1 for i in range(len(axes))])
+    return found
 
 
 def _hide_cells(
-    tables: list[Counts], axes: Sequence[Sequence[str]], unshown: Sequence[frozenset[str]], tolerance: int
+    tables: tuple[Counts, Counts], own: Sequence[Flags], unshown: Flags, names: Sequence[str], tolerance: int
 ) -> Flags:
-    hidden = _hide_unshown(tables, axes, unshown)
+    """Return the cells to hide in a table before and after.
+
+    What is hidden before masking is chosen from that table alone, over its ``own`` levels and in the order of the names
+    of its axes: beside another result, or in another order, each small cell would be hidden with other cells, and
+    these would be shown in turn.
+    """
     small = sum(int(((table > 0) & (table < tolerance)).sum()) for table in tables)
-    if small * hidden.size * 2 ** len(axes) > _MOST_WORK:
+    if small * unshown.size * 2 ** len(names) > _MOST_WORK:
         raise _too_large()
-    found = hide_cells(tables, tolerance, hidden=hidden)
+    order = np.argsort(names)
+    before, after = (table.transpose(order) for table in tables)
+    unshown = unshown.transpose(order)
+    first = np.ix_(*(own[axis] for axis in order))
+    found = hide_cells([before[first]], tolerance, hidden=(unshown & (before > 0))[first])
+    if found is not None:
+        hidden = unshown & ((before > 0) | (after > 0))
+        hidden[first] |= found
+        found = hide_cells([before, after], tolerance, hidden=hidden)
     if found is None:
         raise Unprocessable(
             "the table is too sparse: its small counts could be worked out from the others",
             code="too-sparse",
             hint="name fewer attributes, or recode them",
         )
-    return found
+    return found.transpose(np.argsort(order))
 
 
 def _cells(axes: Sequence[Sequence[str]], before: Counts, after: Counts, hidden: Flags) -> list[Cell]:
@@ -286,7 +307,11 @@ def check_tolerance(combinations: Any, tolerance: int) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Noise:
-    """Noise for totals of small cells. It follows from key, count and subject: asking again gives the same figure."""
+    """Noise for totals of small cells. It follows from key, count and subject: asking again gives the same figure.
+
+    A subject is the records or the cells that are counted, and never the words of the question: the same total asked
+    for in many ways would have many figures, and their mean would be the total.
+    """
 
     key: Key
     tolerance: int
@@ -298,6 +323,10 @@ class Noise:
         shown = perturb(count, self.tolerance, word)
         return shown if most is None else min(shown, most)
 
+    def words(self, records: int) -> UInt64s:
+        """Return a word per record, to tell the records of a total by their sum."""
+        return place_words(self.key, records, "totals")[:, 0]
+
     def spread_of(self, totals: int) -> int:
         """Return how far the sum of that many noisy totals is from the truth at most, 19 times out of 20.
 
@@ -308,62 +337,59 @@ class Noise:
 
 
 def perturb_risky(found: Risky, noise: Noise) -> Risky:
-    """Return the totals of unsafe combinations with noise.
-
-    The noise follows from the records that are concerned, however the question is put.
-    """
-    words = record_words(found.data, noise.key, "risky", "cells", replicate=0)[:, 0]
-    combinations = []
-    for each, (_, _, rows, sizes) in zip(found.combinations, found.cells(), strict=True):
-        which = (*sorted(each.keys), int(words[rows].sum()), float(sizes.sum()))
-        combinations.append(
-            replace(
-                each,
-                occupied=noise.add(each.occupied, "occupied", *which),
-                unsafe=noise.add(each.unsafe, "unsafe", *which),
-                records=noise.add(each.records, "records", *which, most=found.records),
-            )
+    """Return the totals of unsafe combinations with noise."""
+    subjects = found.subjects(noise.words(len(found.data)))
+    combinations = (
+        replace(
+            each,
+            occupied=noise.add(each.occupied, "occupied", partition),
+            unsafe=noise.add(each.unsafe, "unsafe", which),
+            records=noise.add(each.records, "records", which, most=found.records),
         )
-    every = int(words[found.rows()].sum())
+        for each, which, partition in zip(found.combinations, subjects.combinations, subjects.partitions, strict=True)
+    )
     keys = (
         replace(
             each,
-            records=noise.add(each.records, "key", each.key, every, most=found.records),
-            alone=noise.add(each.alone, "alone", each.key, every, most=found.records),
+            records=noise.add(each.records, "records", within, most=found.records),
+            alone=noise.add(each.alone, "records", alone, most=found.records),
         )
-        for each in found.keys
+        for each, (within, alone) in zip(found.keys, subjects.keys, strict=True)
     )
-    records = noise.add(found.unsafe_records, "union", every, most=found.records)
+    records = noise.add(found.unsafe_records, "records", subjects.every, most=found.records)
     return replace(found, unsafe_records=records, combinations=tuple(combinations), keys=tuple(keys))
 
 
-def perturb_advice(found: AdviceList, before: int, combinations: Any, noise: Noise) -> AdviceList:
-    """Return recommended recodes with noise in the numbers of combinations; ``before`` is the number shown now."""
-    asked = sorted(f"{sorted(keys)} {stated}" for keys, stated in as_combinations(combinations).stated())
+def perturb_advice(found: AdviceList, now: Risky, noise: Noise) -> AdviceList:
+    """Return recommended recodes with noise in the numbers of combinations; ``now`` is what is unsafe without them."""
+    before = perturb_risky(now, noise).unsafe
+    times = Counter(each for each in now.subjects(noise.words(len(now.data))).combinations if each)
+    # One combination that is asked for many times would have its total multiplied, and not the noise.
+    wide = replace(noise, tolerance=noise.tolerance * max(times.values(), default=1))
 
     def perturb(each: Advice) -> Advice:
-        left = noise.add(each.unsafe, "advice", *asked, each.step.as_dict(), most=before)
+        left = wide.add(each.unsafe, "advice", *sorted(times), each.step.as_dict(), most=before)
         return replace(each, unsafe=left, removed=before - left)
 
     return replace(found, unsafe=before, advice=tuple(perturb(each) for each in found))
 
 
-def perturb_cells(cells: dict[str, Any], noise: Noise) -> dict[str, Any]:
+def perturb_cells(cells: CellSummary, noise: Noise) -> dict[str, Any]:
     """Return the description's numbers of cells with noise; the small ones together instead of by their counts."""
-    which = sorted(cells["attributes"])
-    occupied = noise.add(cells["occupied"], "described", *which, most=cells["possible"])
-    number = noise.add(sum(cells["small"].values()), "small", *which, most=occupied)
-    return {**cells, "occupied": occupied, "small": {f"<{noise.tolerance}": number} if cells["small"] else {}}
+    occupied = noise.add(cells.occupied, "occupied", cells.squares, most=cells.possible)
+    number = noise.add(sum(cells.small), "small", cells.squares, most=occupied)
+    small = {f"<{noise.tolerance}": number} if cells.small else {}
+    return {**cells.as_dict(), "occupied": occupied, "small": small}
 
 
 def perturb_check(found: TableCheck, noise: Noise) -> dict[str, Any]:
     """Return the totals of checked tables, with noise in the numbers of small cells, and a sentence."""
     tables = []
-    for table in found.as_dict()["tables"]:
-        which = sorted(table["variables"])
-        small = noise.add(table["small"], "small", *which, most=table["cells"])
-        occupied = noise.add(table["occupied"], "occupied", *which, most=table["cells"])
-        derived = noise.add(table["derived"], "derived", *which, most=small)
+    for checked, table in zip(found.tables, found.as_dict()["tables"], strict=True):
+        squares = int(np.square(checked.table.counts).sum())
+        small = noise.add(table["small"], "small", squares, most=table["cells"])
+        occupied = noise.add(table["occupied"], "occupied", squares, most=table["cells"])
+        derived = noise.add(table["derived"], "derived", squares, most=small)
         tables.append({**table, "small": small, "occupied": occupied, "derived": derived})
     small, derived = (sum(table[name] for table in tables) for name in ("small", "derived"))
     sentence = found.sentence
