@@ -17,6 +17,7 @@ import pytest
 
 import safeswap as ss
 from safeswap import workflow
+from safeswap.measures.risk.suggest_keys import perturb_suggestions, rank_keys
 from safeswap.service.routes.argus import summarise_risky
 from safeswap.service.work import rare
 from safeswap.service.work.rare import before_after
@@ -227,3 +228,14 @@ def test_a_fraction_to_be_kept_gives_no_second_figure() -> None:
             .below
         )
     assert len(shown) == 1
+
+
+def test_suggested_keys_of_other_names_have_the_same_figures() -> None:
+    table = make_file(1).table
+    seen = set()
+    for names in (("a", "b"), ("c", "b"), ("z", "y")):
+        renamed = table.select(["id", "a", "b"]).rename_columns(["id", *names])
+        data = ss.read(renamed, identifier="id", kinds=dict.fromkeys(names, "nominal"))
+        ranked = perturb_suggestions(rank_keys(data, among=names, most=2, below=TOLERANCE), NOISE.add)
+        seen.add(tuple((each.unique, each.found) for each in ranked.suggestions))
+    assert len(seen) == 1
