@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -54,7 +54,7 @@ from safeswap.model.invariant import (
 from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Schema
-from safeswap.model.spec import AddNoise, Plan, Relaxation
+from safeswap.model.spec import Plan, Relaxation
 from safeswap.model.text import list_names, plural
 
 _MOST_TRIED = 5
@@ -79,20 +79,6 @@ class HouseholdPlan(Plan):
     needing_less: Mapping[str, float] = field(default_factory=dict)
     crossing: Mapping[str, float] = field(default_factory=dict)
     proved: bool = True
-
-    def blur(self, add: AddNoise) -> Self:
-        """Return the plan with noise in the numbers of households at risk, and rates to match."""
-        about = (self.asked, self.households, *self.at_risk.values())
-        asked, feasible = (add(number, "plan", *about, most=self.households) for number in (self.asked, self.feasible))
-        scale = asked / self.asked if self.asked else 1.0
-        return self._with_totals(
-            asked,
-            feasible,
-            at_risk={name: add(number, "plan", *about, most=asked) for name, number in self.at_risk.items()},
-            rate_needed=self.rate_needed * scale,
-            rate_expected=self.rate_expected * (scale if self.rate_needed > self.rate_asked else 1.0),
-            needing_less={change: rate * scale for change, rate in self.needing_less.items()},
-        )
 
     @property
     def sentence(self) -> str:
