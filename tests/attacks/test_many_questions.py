@@ -17,6 +17,7 @@ import pytest
 
 import safeswap as ss
 from safeswap import workflow
+from safeswap.measures.risk.suggest_keys import perturb_suggestions, rank_keys
 from safeswap.service.routes.argus import summarise_risky
 from safeswap.service.work import rare
 from safeswap.service.work.rare import before_after
@@ -194,3 +195,47 @@ def test_no_small_sampling_unit_of_the_shipped_survey_is_what_its_stratum_leaves
         inside = [unit for unit, around in units.items() if around == stratum]
         unknown = [unit for unit in inside if shown["psu"].get(unit) is None]
         assert count is None or len(unknown) != 1, stratum
+
+
+PLANS: tuple[dict[str, Any], ...] = (
+    {"method": "suppress", "keys": ["a", "b"]},
+    {"method": "edit_targeted", "keys": ["a", "b"], "exchange": "categorical"},
+    {"method": "safe", "tables": [["a", "b"]]},
+    {"method": "pipeline", "steps": [{"method": "suppress", "keys": ["a", "b"]}]},
+)
+
+
+@pytest.mark.parametrize("spec", PLANS, ids=lambda spec: spec["method"])
+def test_a_plan_has_noise_in_what_it_counts_of_small_cells(spec: dict[str, Any]) -> None:
+    plan = ss.plan(make_file(1), spec)
+    assert plan.least_tolerance == TOLERANCE
+    shown = [plan.blur(rare.Noise(key=ss.Key(bytes([number]) * 32), tolerance=TOLERANCE).add) for number in range(30)]
+    assert len({each.asked for each in shown}) > 3
+    assert len({each.sentence for each in shown}) > 3
+    assert all(each.is_feasible == plan.is_feasible for each in shown)
+    assert plan.blur(NOISE.add).as_dict() == plan.blur(NOISE.add).as_dict()
+
+
+def test_a_fraction_to_be_kept_gives_no_second_figure() -> None:
+    data = file_of_two(0)
+    shown = set()
+    for part in (1.0, 0.97, 0.9, 0.8):
+        shown.add(
+            ss.plan(
+                data, {"method": "edit_targeted", "keys": ["a", "b"], "exchange": "categorical", "keep_fraction": part}
+            )
+            .blur(NOISE.add)
+            .below
+        )
+    assert len(shown) == 1
+
+
+def test_suggested_keys_of_other_names_have_the_same_figures() -> None:
+    table = make_file(1).table
+    seen = set()
+    for names in (("a", "b"), ("c", "b"), ("z", "y")):
+        renamed = table.select(["id", "a", "b"]).rename_columns(["id", *names])
+        data = ss.read(renamed, identifier="id", kinds=dict.fromkeys(names, "nominal"))
+        ranked = perturb_suggestions(rank_keys(data, among=names, most=2, below=TOLERANCE), NOISE.add)
+        seen.add(tuple((each.unique, each.found) for each in ranked.suggestions))
+    assert len(seen) == 1

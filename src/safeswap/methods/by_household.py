@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -40,7 +40,7 @@ from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Kind, Schema, household_attributes, require_household
-from safeswap.model.spec import MaskSpec, Plan
+from safeswap.model.spec import AddNoise, MaskSpec, Plan
 from safeswap.model.text import plural, quote_name
 
 _OF_RECORDS = (SameRows, UntouchedColumns, ReplaysFromAudit)
@@ -174,6 +174,17 @@ class PartsPlan(Plan):
 
     parts: tuple[Plan, ...] = field(repr=False)
 
+    @property
+    def least_tolerance(self) -> float:
+        """That of the parts."""
+        return min(each.least_tolerance for each in self.parts)
+
+    def blur(self, add: AddNoise) -> Self:
+        """Return the plan with noise in the totals of both parts."""
+        parts = tuple(each.blur(add) for each in self.parts)
+        asked, feasible = (max(getattr(each, name) for each in parts) for name in ("asked", "feasible"))
+        return replace(self, parts=parts, asked=asked, feasible=feasible)
+
     @classmethod
     def of(cls, spec: MaskSpec, records: int, parts: list[Plan]) -> PartsPlan:
         """Return the plan of both parts."""
@@ -236,6 +247,16 @@ class HouseholdPlan(Plan):
 
     households: int
     inner: Plan = field(repr=False)
+
+    @property
+    def least_tolerance(self) -> float:
+        """That of the plan on the file of households."""
+        return self.inner.least_tolerance
+
+    def blur(self, add: AddNoise) -> Self:
+        """Return the plan with noise in its totals."""
+        inner = self.inner.blur(add)
+        return replace(self, inner=inner, asked=inner.asked, feasible=inner.feasible)
 
     @property
     def is_feasible(self) -> bool:

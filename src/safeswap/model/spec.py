@@ -8,9 +8,10 @@ from __future__ import annotations
 import datetime as dt
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Literal, Self
+from math import inf
+from typing import Annotated, Any, ClassVar, Literal, Protocol, Self
 
 from pydantic import (
     BaseModel,
@@ -396,6 +397,13 @@ class Relaxation:
         return {"change": self.change, "feasible": self.feasible, **bound}
 
 
+class AddNoise(Protocol):
+    """Return a figure for a count of small cells, or of their records: noise that follows from count and subject."""
+
+    def __call__(self, count: int, *subject: object, most: int | None = None) -> int:
+        """Return the figure; 0 for 0."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """The number of pairs requested, the number that the data allow, and the binding constraint.
@@ -435,7 +443,26 @@ class Plan:
     def details(self) -> dict[str, Any]:
         """Facts stated by the plan of this method only, such as the number of households moved."""
         common = {each.name for each in fields(Plan)}
-        return {each.name: getattr(self, each.name) for each in fields(self) if each.name not in common}
+        own = (each for each in fields(self) if each.name not in common and each.repr)
+        return {each.name: getattr(self, each.name) for each in own}
+
+    @property
+    def least_tolerance(self) -> float:
+        """The smallest number of records below which this plan counts a cell as small; infinite if it counts none."""
+        return inf
+
+    def blur(self, add: AddNoise) -> Self:
+        """Return the plan for readers who must not learn small counts: with noise in totals of small cells.
+
+        What a total is about is told by the true totals, not by the specification, whose words can be varied.
+        """
+        return self
+
+    def _with_totals(self, asked: int, feasible: int, **more: Any) -> Self:
+        """Return the plan with other totals, as feasible as before."""
+        if not self.is_feasible:
+            asked = max(asked, 1)
+        return replace(self, asked=asked, feasible=asked if self.is_feasible else min(feasible, asked - 1), **more)
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, for ``--json``."""

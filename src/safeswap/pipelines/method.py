@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from safeswap import registry
 from safeswap.errors import InfeasibleError, SafeswapError, SpecError
@@ -18,7 +18,7 @@ from safeswap.model.key import Key
 from safeswap.model.masked import Masked
 from safeswap.model.microdata import Microdata
 from safeswap.model.schema import Schema
-from safeswap.model.spec import MaskSpec, Plan, recorded_plan
+from safeswap.model.spec import AddNoise, MaskSpec, Plan, recorded_plan
 from safeswap.model.text import plural
 from safeswap.pipelines.spec import Pipeline, Step, at_step
 
@@ -33,6 +33,17 @@ class PipelinePlan(Plan):
 
     steps: tuple[tuple[str, Plan], ...] = ()
     in_memory: tuple[str, ...] = ()  # the steps that need the whole file in memory
+
+    @property
+    def least_tolerance(self) -> float:
+        """That of the steps."""
+        return min((plan.least_tolerance for _, plan in self.steps), default=super().least_tolerance)
+
+    def blur(self, add: AddNoise) -> Self:
+        """Return the plan with noise in the totals of its steps."""
+        steps = tuple((name, plan.blur(add)) for name, plan in self.steps)
+        asked, feasible = (max((getattr(plan, n) for _, plan in steps), default=0) for n in ("asked", "feasible"))
+        return replace(self, steps=steps, asked=asked, feasible=feasible)
 
     @property
     def is_feasible(self) -> bool:

@@ -219,15 +219,13 @@ class Risky:
     @property
     def sentence(self) -> str:
         """The finding in plain words."""
-        share = self.unsafe_records / self.records if self.records else 0.0
+        return describe_unsafe(self.unsafe, self.unsafe_records, self.records, self.lists)
+
+    @property
+    def lists(self) -> str:
+        """The combinations of keys that were examined, in plain words."""
         lists = plural(len(self.combinations), "combination of keys", "combinations of keys")
-        lists += f" ({self.asked.protected})" if self.asked.keys else ""
-        if not self.unsafe:
-            return f"no combination of values is unsafe, in {lists} over {plural(self.records, 'record')}"
-        return (
-            f"{plural(self.unsafe, 'combination of values is', 'combinations of values are')} unsafe, in {lists}; "
-            f"{self.unsafe_records:,} of {plural(self.records, 'record')} ({share:.2%}) are in one"
-        )
+        return lists + (f" ({self.asked.protected})" if self.asked.keys else "")
 
     def write(self, path: str | PathLike[str], *, part: Part = "unsafe", force: bool = False) -> None:
         """Write a part as csv or parquet, readable by its owner only.
@@ -337,6 +335,16 @@ class Risky:
             f"  {each.key}: {plural(each.records, 'record')}, {each.alone:,} safe without it" for each in worst[:_SHOWN]
         ]
         return "\n".join(lines) + ">"
+
+
+def describe_unsafe(unsafe: int, unsafe_records: int, records: int, lists: str) -> str:
+    """Return in plain words how many combinations of values are unsafe, and how many records are in one."""
+    if not unsafe:
+        return f"no combination of values is unsafe, in {lists} over {plural(records, 'record')}"
+    return (
+        f"{plural(unsafe, 'combination of values is', 'combinations of values are')} unsafe, in {lists}; "
+        f"{unsafe_records:,} of {plural(records, 'record')} ({unsafe_records / records:.2%}) are in one"
+    )
 
 
 def risky(data: Microdata, combinations: Any) -> Risky:

@@ -157,12 +157,10 @@ def rank_keys(data: Microdata, *, among: Sequence[str] | None = None, most: int 
 def perturb_suggestions(found: KeySuggestions, add: Callable[..., int]) -> KeySuggestions:
     """Return the ranking with noise in the numbers of records and cells: ``add(count, *subject, most=…)``."""
     rows = []
-    for place, each in enumerate(found.suggestions):
-        about = sorted(found.names[: place + 1])
-        unique, cells = (
-            add(round(share * found.records), what, *about, most=found.records)
-            for what, share in (("alone", each.unique), ("occupied", each.found))
-        )
+    for each in found.suggestions:
+        counts = [round(share * found.records) for share in (each.unique, each.found)]
+        # By the counts and not by the names: an attribute that divides nothing gives no second figure.
+        unique, cells = (add(count, "alone and occupied", *counts, most=found.records) for count in counts)
         suda = round(20 * each.suda) / 20  # a share of few records: to the nearest twentieth
         rows.append(_Row(name=each.name, levels=each.levels, banded=each.banded, unique=unique, cells=cells, suda=suda))
     return replace(found, suggestions=_suggest(rows, found.records, found.below))

@@ -8,9 +8,9 @@ It promises that every combination below tolerance was changed or counted.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import pyarrow as pa
@@ -60,7 +60,16 @@ from safeswap.model.key import Key
 from safeswap.model.microdata import Microdata
 from safeswap.model.scenario import ScenarioName, fill_in
 from safeswap.model.schema import Kind, Schema
-from safeswap.model.spec import CATEGORIES, GeographyCodes, MaskSpec, MissingKeys, Plan, refuse_repeats, takes
+from safeswap.model.spec import (
+    CATEGORIES,
+    AddNoise,
+    GeographyCodes,
+    MaskSpec,
+    MissingKeys,
+    Plan,
+    refuse_repeats,
+    takes,
+)
 from safeswap.model.text import list_names, plural
 
 LEFT = "left"
@@ -349,6 +358,20 @@ class EditPlan(Plan):
     classes: int = 0
     below: int = 0
     tolerance: int = 3
+    keep_fraction: float = field(default=1.0, repr=False)
+
+    @property
+    def least_tolerance(self) -> float:
+        """The tolerance."""
+        return self.tolerance
+
+    def blur(self, add: AddNoise) -> Self:
+        """Return the plan with noise in its totals."""
+        about = (self.below, self.classes)
+        below = add(self.below, "plan", *about)
+        feasible = add(self.feasible, "plan", *about, most=below)
+        classes = max(below, add(self.classes, "plan", *about, most=self.records))
+        return self._with_totals(int(self.keep_fraction * below + 0.5), feasible, below=below, classes=classes)
 
     @property
     def sentence(self) -> str:
@@ -477,6 +500,7 @@ def _plan_edit(edit: _Edit, spec: EditTargetedSpec) -> EditPlan:
         classes=edit.classes.strata.size,
         below=below,
         tolerance=spec.tolerance,
+        keep_fraction=spec.keep_fraction,
     )
 
 

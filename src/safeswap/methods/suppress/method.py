@@ -8,8 +8,9 @@ blanked.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Literal
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +21,7 @@ from safeswap.arrays.names import Names
 from safeswap.arrays.types import Rows
 from safeswap.errors import InfeasibleError, SpecError
 from safeswap.measures.key_cells import key_classes
-from safeswap.measures.risk.risky import Risky, risky
+from safeswap.measures.risk.risky import Risky, describe_unsafe, risky
 from safeswap.methods.household_promises import MatesAgree
 from safeswap.methods.suppress.households import HouseholdProblem, NothingUnsafeOfHouseholds, blank_households
 from safeswap.methods.suppress.problem import (
@@ -54,7 +55,7 @@ from safeswap.model.numeric_column import Change
 from safeswap.model.scenario import ScenarioName, as_scenario, fill_in
 from safeswap.model.schema import Schema, household_attributes, require_household
 from safeswap.model.score import proved_bound
-from safeswap.model.spec import MaskSpec
+from safeswap.model.spec import AddNoise, MaskSpec
 from safeswap.model.text import list_names, plural
 
 Importance = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
@@ -172,12 +173,19 @@ class Suppress:
             return _plan_households(data, spec)
         found = risky(data, as_combinations(spec))
         left = () if not found.unsafe else _find_never_safe(data, spec)
-        text = found.sentence + (f". {found.caution.removesuffix('.')}" if found.caution else "")
+        text = f". {found.caution.removesuffix('.')}" if found.caution else ""
         if left:
             text += f"; {list_names(left, most=3)} cannot be made safe by blanking {list_names(spec.blankable)}"
-        feasible = 0 if left else found.unsafe_records
-        return ValuePlan(
-            method=self.name, records=len(data), asked=found.unsafe_records, feasible=feasible, binds=left, text=text
+        return SuppressPlan(
+            method=self.name,
+            records=len(data),
+            asked=found.unsafe_records,
+            feasible=0 if left else found.unsafe_records,
+            binds=left,
+            text=text,
+            unsafe=found.unsafe,
+            counted=found.lists,
+            least_tolerance=min((each.tolerance for each in found.combinations), default=inf),
         )
 
     def apply(self, data: Microdata, spec: SuppressSpec, *, key: Key, replicate: int = 0) -> Masked:
@@ -234,6 +242,41 @@ class Suppress:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class SuppressPlan(ValuePlan):
+    """The number of unsafe combinations of values, and of records in one; ``counted`` says in which combinations."""
+
+    unsafe: int = 0
+    counted: str = ""
+    least_tolerance: float = inf
+
+    @property
+    def sentence(self) -> str:
+        """The plan in plain words."""
+        return describe_unsafe(self.unsafe, self.asked, self.records, self.counted) + self.text
+
+    def blur(self, add: AddNoise) -> Self:
+        """Return the plan with noise in its totals."""
+        unsafe = add(self.unsafe, "plan", self.unsafe, self.asked)
+        asked, feasible = (
+            add(n, "plan", self.unsafe, self.asked, most=self.records) for n in (self.asked, self.feasible)
+        )
+        return self._with_totals(asked, feasible, unsafe=unsafe)
+
+
+class HouseholdsPlan(SuppressPlan):
+    """A plan by household; ``counted`` are households or persons."""
+
+    @property
+    def sentence(self) -> str:
+        """The plan in plain words."""
+        return (
+            f"{plural(self.unsafe, 'combination of values is', 'combinations of values are')} unsafe, counting "
+            f"{self.counted}; {self.asked:,} of {plural(self.records, 'record')} are in one; a household attribute is "
+            "blanked for all members"
+        )
+
+
 def goes_by_household(schema: Schema, spec: SuppressSpec) -> bool:
     """Return whether households are blanked as one: they are the unit, or an attribute of theirs may be blanked."""
     return spec.unit == "household" or bool(set(spec.blankable) & set(household_attributes(schema)))
@@ -266,11 +309,15 @@ def _household_problem(data: Microdata, spec: SuppressSpec) -> HouseholdProblem:
 def _plan_households(data: Microdata, spec: SuppressSpec) -> ValuePlan:
     cells, records = _household_problem(data, spec).count()
     counted = "households" if spec.unit == "household" else "persons"
-    text = (
-        f"{plural(cells, 'combination of values is', 'combinations of values are')} unsafe, counting {counted}; "
-        f"{records:,} of {plural(len(data), 'record')} are in one; a household attribute is blanked for all members"
+    return HouseholdsPlan(
+        method=spec.method,
+        records=len(data),
+        asked=records,
+        feasible=records,
+        unsafe=cells,
+        counted=counted,
+        least_tolerance=min((stated for _, stated in as_combinations(spec).stated()), default=inf),
     )
-    return ValuePlan(method=spec.method, records=len(data), asked=records, feasible=records, text=text)
 
 
 def _mask_households(data: Microdata, spec: SuppressSpec, *, key: Key, replicate: int) -> Masked:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isfinite
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
@@ -34,7 +35,7 @@ from safeswap.service.routes.jobs import (
     submit,
 )
 from safeswap.service.routes.settings import data_after, project_of, scenarios_of, with_default_keys
-from safeswap.service.work.rare import BeforeAfterAnswer, before_after
+from safeswap.service.work.rare import BeforeAfterAnswer, Noise, before_after, refuse_below
 from safeswap.service.work.tasks import Context, Task, masked_data, prepared_data, request_of
 from safeswap.workflow.thresholds import mask_below
 
@@ -167,10 +168,17 @@ class BelowRequest(Wire):
 
 @router.post("/projects/{project_id}/plan")
 def plan(access: Reader, body: PlanRequest, _: QuestionSlot) -> PlanAnswer:
-    """Plan a specification: what it would do and whether it is feasible, from counts alone. Nothing is changed."""
+    """Plan a specification: what it would do and whether it is feasible, from counts alone. Nothing is changed.
+
+    Numbers of small cells, and of records in them, are approximate.
+    """
     data = load_data(access) if body.after_steps is None else data_after(access, body.after_steps)
     found = workflow.plan(data, with_default_keys(access, body.spec))
-    return PlanAnswer(method=found.method, **found.as_dict())
+    refuse_below(access.row.tolerance, found.least_tolerance)
+    told = found.blur(Noise(key=access.key, tolerance=access.row.tolerance).add).as_dict()
+    if isfinite(found.least_tolerance):
+        told["sentence"] += " (approximate numbers)"
+    return PlanAnswer(method=found.method, **told)
 
 
 @router.post("/projects/{project_id}/maskings", status_code=202)
@@ -414,6 +422,11 @@ def _load_study(context: Context, payload: dict[str, Any]) -> Study | None:
 
 def _summarise(masked: Masked, assessment: Assessment) -> dict[str, Any]:
     """Summarise a masking for internal use: totals and figures, no record."""
+    assessed = assessment.as_dict()
+    for score in assessed["scores"]:
+        rows = score.get("detail") or []
+        if rows and "cell_size" in rows[0]:  # the numbers of cells with 1, 2, … records are not told one by one
+            score["detail"] = [{name: sum(row[name] for row in rows) for name in rows[0] if name != "cell_size"}]
     return {
         **masked.as_dict(),
         "plan": masked.plan.sentence,
@@ -421,7 +434,7 @@ def _summarise(masked: Masked, assessment: Assessment) -> dict[str, Any]:
         "unit": masked.audit.unit,
         "facts": dict(masked.audit.facts),
         **_summarise_steps(masked),
-        **assessment.as_dict(),
+        **assessed,
     }
 
 

@@ -297,7 +297,12 @@ def _too_large() -> Unprocessable:
 
 def check_tolerance(combinations: Any, tolerance: int) -> None:
     """Refuse to count combinations below less than the project's tolerance: that would reveal small counts."""
-    if any(stated < tolerance for _, stated in as_combinations(combinations).stated()):
+    refuse_below(tolerance, *(stated for _, stated in as_combinations(combinations).stated()))
+
+
+def refuse_below(tolerance: int, *stated: float) -> None:
+    """Refuse a tolerance smaller than the project's."""
+    if any(each < tolerance for each in stated):
         raise Unprocessable(
             f"the tolerance of this project is {tolerance}",
             code="tolerance-floor",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
@@ -41,7 +41,7 @@ from safeswap.model.masked import Masked
 from safeswap.model.microdata import Coded, Microdata
 from safeswap.model.schema import Kind, Schema
 from safeswap.model.score import proved_bound
-from safeswap.model.spec import Plan
+from safeswap.model.spec import AddNoise, Plan
 from safeswap.model.text import list_names, plural
 
 # Improve by trying again: undo some changes that share a cell, make the tables safe again, keep the better result.
@@ -242,6 +242,18 @@ class SafePlan(Plan):
     cells: int = 0
     tolerance: int = 3
     fewest_records: int = 0
+
+    @property
+    def least_tolerance(self) -> float:
+        """The tolerance."""
+        return self.tolerance
+
+    def blur(self, add: AddNoise) -> Self:
+        """Return the plan with noise in its totals."""
+        about = (self.asked, self.cells)
+        below, feasible, fewest = (add(n, "plan", *about) for n in (self.asked, self.feasible, self.fewest_records))
+        cells = max(below, add(self.cells, "plan", *about))
+        return self._with_totals(below, feasible, cells=cells, fewest_records=fewest)
 
     @property
     def sentence(self) -> str:
