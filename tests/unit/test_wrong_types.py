@@ -120,7 +120,12 @@ Calls = Mapping[str, Callable[[World], dict[str, Any]]]
 # A good call of each public name. What has no entry here and is callable with arguments fails the first test.
 FUNCTIONS: Calls = {
     "Key": lambda w: {"secret": bytes(32), "releasable": True},
-    "Microdata": lambda w: {"table": w.data.table, "schema": w.data.schema, "origin": None, "past": (), "first": None},
+    "Microdata": lambda w: {
+        "table": w.data.table,
+        "schema": w.data.schema,
+        **dict.fromkeys(("origin", "first", "stored", "named")),
+        "past": (),
+    },
     "Pipeline": lambda w: {"steps": [w.spec, {"method": "pram", "attributes": ["A"]}]},
     "Project": lambda w: {
         "title": "",
@@ -576,6 +581,7 @@ METHODS: Calls = {
     "Pipeline.put": lambda w: {"which": 0, "step": DROP},
     "Pipeline.remove": lambda w: {"which": 0},
     "Pipeline.replace": lambda w: {"steps": [w.spec]},
+    "Plan.blur": lambda w: {"add": lambda count, *about, **limits: count},
     "Project.of": lambda w: {"content": {"scenario": [{"keys": ["A"]}]}},
     "Project.parse_alone": lambda w: {"text": ss.Project(data="toy.parquet").text()},
     "Project.with_steps": lambda w: {"steps": [w.spec.as_dict()]},

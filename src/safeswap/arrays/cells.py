@@ -230,7 +230,7 @@ def count_dense(codes: Codes, cells: int) -> npt.NDArray[np.int32]:
     tables = np.zeros((len(runs), streams, cells), np.int32)
     run_all(lambda r: count(codes[slice(*runs[r])], tables[r]), range(len(runs)))
     total: npt.NDArray[np.int32] = tables[0, 0]
-    for table in tables.reshape(-1, cells)[1:]:
+    for table in tables.reshape(len(runs) * streams, cells)[1:]:
         total += table
     return total
 

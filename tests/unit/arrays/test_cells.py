@@ -190,3 +190,10 @@ def test_a_nested_area_outside_its_cardinality_is_refused() -> None:
 def test_few_cells_are_counted_exactly(records: int, number: int) -> None:
     codes = (np.random.default_rng(records).random(records) ** 9 * number).astype(np.uint16)
     np.testing.assert_array_equal(cells.count_dense(codes, number), np.bincount(codes, minlength=number))
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_no_records_have_no_cells(monkeypatch: pytest.MonkeyPatch, compiled: bool) -> None:  # noqa: FBT001
+    monkeypatch.setattr(cells, "is_worth_compiling", lambda _: compiled)
+    none = np.empty(0, np.uint8)
+    assert [cells.count_dense(none, number).tolist() for number in (0, 2)] == [[], [0, 0]]
