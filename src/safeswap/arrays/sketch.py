@@ -22,16 +22,18 @@ combination of values occurs in the file. Stores keep it sealed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import reduce
 from itertools import combinations, pairwise
-from math import lgamma, log, sqrt
-from typing import NamedTuple
+from math import lgamma, log, prod, sqrt
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from safeswap.arrays.cells import count_dense, pack
 from safeswap.arrays.compiled import njit, run_all, split_runs
-from safeswap.arrays.types import Words
+from safeswap.arrays.types import Codes, Words
 
 CELLS = 192
 MOST_COLUMNS = 16
@@ -45,12 +47,16 @@ _FINE = 200  # cells in the sample from which a view is used; from three times a
 _FREQUENT = 8  # records of the sample that a value needs to mark its column
 _SMALLER_FIRST = 1.7
 _NESTED, _FEW, _MANY = 1.02, 20, 4
+_FEW_CELLS = 1 << 16  # of columns that are counted by their codes, in a table that fits the cache
 _CHUNK = 1 << 12
 _SLOTS = 1 << 11
 _LAST_SLOT = np.uint64(_SLOTS - 1)
 _TOGETHER = 64
 _LAST = np.uint64(2**64 - 1)
 _FIRST_FACTOR, _SECOND_FACTOR = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+
+
+View: TypeAlias = tuple[int, ...]
 
 
 class Sketch(NamedTuple):
@@ -93,28 +99,45 @@ class Columns(NamedTuple):
     rows: Sequence[int]
 
 
-def sketch_blocks(blocks: Iterable[Words], records: int, files: Sequence[Columns]) -> list[Sketch]:
+class LevelCodes(NamedTuple):
+    """A row as codes: ``words[codes[record]]`` is the word of a record."""
+
+    codes: Codes
+    words: Words
+
+
+def sketch_blocks(
+    blocks: Iterable[Words], records: int, files: Sequence[Columns], coded: Mapping[int, LevelCodes] | None = None
+) -> list[Sketch]:
     """Sketch files of the same records, given their words in blocks, ``words[row, record]``.
 
-    Columns that files share are one row, and views of shared columns are counted once.
+    Columns that files share are one row, and views of shared columns are counted once. In a large file, views of a few
+    cells are counted by the codes of those rows that are ``coded``: a cell is hashed once, not once for each record.
     """
     chosen = [_choose_views(file.samples) if len(file.samples) else [] for file in files]
     chosen = [views[: _VIEWS_IF_LARGE if records > _LARGE else len(views)] for views in chosen]
     in_rows = [[tuple(sorted(file.rows[c] for c in view)) for view in v] for file, v in zip(files, chosen, strict=True)]
-    place = {view: number for number, view in enumerate(dict.fromkeys(view for each in in_rows for view in each))}
-    counted = _Counted(_as_array(list(place)))
-    for words in blocks if place else ():
+    views = list(dict.fromkeys(view for each in in_rows for view in each))
+    groups = _group_coarse(views, coded) if coded and records > _LARGE else {}
+    coarse = {view for group in groups.values() for view in group}
+    views.sort(key=coarse.__contains__)
+    place = {view: number for number, view in enumerate(views)}
+    counted = _Counted(_as_array(views), len(views) - len(coarse))
+    for words in blocks if len(coarse) < len(views) else ():
         counted.add(words)
     counted.finish()
+    for rows, group in groups.items():
+        for view, lowest in _count_by_codes(rows, group, coded or {}):
+            counted.enter(place[view], *lowest)
     found = []
-    for file, views, rows in zip(files, chosen, in_rows, strict=True):
-        own = np.array([place[view] for view in rows], dtype=np.int64)
+    for file, own_views, own_rows in zip(files, chosen, in_rows, strict=True):
+        own = np.array([place[view] for view in own_rows], dtype=np.int64)
         kept = counted.cells[own], counted.counts[own], counted.ceilings[own]
-        found.append(Sketch(records, _group_nested(file.samples), _as_array(views), *kept))
+        found.append(Sketch(records, _group_nested(file.samples), _as_array(own_views), *kept))
     return found
 
 
-def _as_array(views: Sequence[tuple[int, ...]]) -> npt.NDArray[np.int64]:
+def _as_array(views: Sequence[View]) -> npt.NDArray[np.int64]:
     found = np.full((len(views), WIDEST), -1, dtype=np.int64)
     for row, view in enumerate(views):
         found[row, : len(view)] = view
@@ -122,13 +145,13 @@ def _as_array(views: Sequence[tuple[int, ...]]) -> npt.NDArray[np.int64]:
 
 
 class _Counted:
-    """The lowest cells of some views, counted block by block."""
+    """The lowest cells of some views: of the first ones counted block by block, of the others entered."""
 
-    def __init__(self, views: npt.NDArray[np.int64]) -> None:
-        self._views = views
-        self._table = np.zeros((len(views), _SLOTS), np.uint64)
-        self._number = np.zeros((len(views), _SLOTS), np.uint32)
-        self._used = np.zeros(len(views), np.int64)
+    def __init__(self, views: npt.NDArray[np.int64], by_blocks: int) -> None:
+        self._views = views[:by_blocks]
+        self._table = np.zeros((by_blocks, _SLOTS), np.uint64)
+        self._number = np.zeros((by_blocks, _SLOTS), np.uint32)
+        self._used = np.zeros(by_blocks, np.int64)
         self.ceilings = np.full(len(views), _LAST, dtype=np.uint64)
         self.cells = np.full((len(views), CELLS), _LAST, dtype=np.uint64)
         self.counts = np.zeros((len(views), CELLS), dtype=np.uint32)
@@ -149,15 +172,55 @@ class _Counted:
         if len(self._views):
             _list_cells(self._table, self._number, self._used, self.ceilings, self.cells, self.counts)
 
+    def enter(self, place: int, cells: Words, counts: npt.NDArray[np.int64]) -> None:
+        """List the cells of a view, given all that occur, ascending."""
+        kept = slice(min(len(cells), CELLS))
+        self.cells[place, kept], self.counts[place, kept] = cells[kept], counts[kept]
+        self.ceilings[place] = cells[CELLS] if len(cells) > CELLS else _LAST
 
-def _choose_views(samples: Sequence[Words]) -> list[tuple[int, ...]]:
+
+def _group_coarse(views: Sequence[View], coded: Mapping[int, LevelCodes]) -> dict[View, list[View]]:
+    """Return the views of few cells by the columns from whose joint counts theirs follow; a pass counts each group."""
+
+    def cells(view: View) -> int:
+        return prod(len(coded[row].words) for row in view)
+
+    groups: dict[View, list[View]] = {}
+    coarse = [view for view in views if all(row in coded for row in view) and cells(view) <= _FEW_CELLS]
+    for view in sorted(coarse, key=cells, reverse=True):
+        joined = [(tuple(sorted({*rows, *view})), rows) for rows in groups]
+        fitting = [(cells(both), both, rows) for both, rows in joined if cells(both) <= _FEW_CELLS]
+        _, both, rows = min(fitting, default=(0, view, view))
+        groups[both] = [*groups.pop(rows, []), *groups.pop(both, []), view]
+    return groups
+
+
+def _count_by_codes(
+    rows: View, views: Sequence[View], coded: Mapping[int, LevelCodes]
+) -> Iterator[tuple[View, tuple[Words, npt.NDArray[np.int64]]]]:
+    """Yield the cells that occur of each view, ascending, and their counts, from the joint counts of the rows."""
+    shape = [len(coded[row].words) for row in rows]
+    joint = count_dense(*pack([coded[row].codes for row in rows], shape)).reshape(shape)
+    for view in views:
+        counts = joint.sum(axis=tuple(axis for axis, row in enumerate(rows) if row not in view)).ravel()
+        sums: Words = reduce(np.add.outer, [coded[row].words for row in view]).ravel()
+        occurs = np.flatnonzero(counts)
+        hashed: Words = _mix.py_func(sums[occurs]) | np.uint64(1)  # type: ignore[no-untyped-call]
+        hashes, place = np.unique(hashed, return_inverse=True)
+        total = np.zeros(len(hashes), np.int64)  # several levels may have one word: two spellings of a number
+        np.add.at(total, place, counts[occurs])
+        below = hashes < _LAST
+        yield view, (hashes[below], total[below])
+
+
+def _choose_views(samples: Sequence[Words]) -> list[View]:
     """Return the sets of columns to use: some wide ones, then the small ones that are fine enough."""
     fine = min(_FINE, max(2, len(samples[0]) // 2))
     marks = [_mark(sample) for sample in samples]
     # Sets are grown in an order of the columns that follows from their values, not from their places in the file.
     order = sorted(range(len(samples)), key=lambda column: (marks[column], int(samples[column].min())))
-    found: list[tuple[int, ...]] = []
-    level: list[tuple[int, ...]] = [()]
+    found: list[View] = []
+    level: list[View] = [()]
     while level and len(found) < _MOST_TRIED and len(level[0]) < WIDEST:
         grown = [(*view, place) for view in level for place in range(view[-1] + 1 if view else 0, len(samples))]
         columns = [tuple(sorted(order[place] for place in view)) for view in grown]
@@ -165,7 +228,7 @@ def _choose_views(samples: Sequence[Words]) -> list[tuple[int, ...]]:
         found += [view for view, size in zip(columns, sizes, strict=True) if size >= fine]
         level = [view for view, size in zip(grown, sizes, strict=True) if size < 3 * fine]
 
-    def turn(view: tuple[int, ...]) -> float:
+    def turn(view: View) -> float:
         uniform = (_mix_one(sum(marks[column] for column in view)) + 1) / 2**64
         return float(-log(uniform) * _SMALLER_FIRST ** len(view))
 
@@ -173,7 +236,7 @@ def _choose_views(samples: Sequence[Words]) -> list[tuple[int, ...]]:
     return list(dict.fromkeys((*wide, *sorted(found, key=turn)[:_MOST_VIEWS])))
 
 
-def _draw_wide(marks: Sequence[int], number: int) -> tuple[int, ...]:
+def _draw_wide(marks: Sequence[int], number: int) -> View:
     """Draw as many columns as a view may have, by their marks: the same columns give the same draw."""
     order = sorted(range(len(marks)), key=lambda column: _mix_one(marks[column] + number))
     return tuple(sorted(order[:WIDEST]))

@@ -35,6 +35,7 @@ from safeswap.arrays.sketch import (
     SAMPLE,
     WIDEST,
     Columns,
+    LevelCodes,
     Sketch,
     choose_columns,
     estimate_overlap,
@@ -57,10 +58,14 @@ Words: TypeAlias = npt.NDArray[np.uint64]
 Identifiers: TypeAlias = tuple[Words, Words]
 """The lowest words of a file's identifiers, ascending, and the ceiling below which all are listed."""
 
+Hashed: TypeAlias = LevelCodes | Callable[[int, int], Words]
+"""A column's codes with the word of each, or what hashes a number of its rows from some row on."""
+
 _IDENTIFIERS = 2048
 _RECORDS_AT_ONCE = 1 << 16
 _TEXTS_AT_ONCE = 1 << 17
 _NUMBERS_AT_ONCE = 1 << 15
+_FEW_NUMBERS = 1 << 12  # levels, whose words stay in the cache
 _FEWEST_PER_RUN = 4  # equal numbers in a row, from which on each run is hashed once
 _NOT_CONTENT = (Kind.IDENTIFIER, Kind.HOUSEHOLD)
 # A numbering: whole numbers with few gaps, and more of them than a classification has.
@@ -116,15 +121,16 @@ def _sketch_files(files: Sequence[tuple[Microdata, Mapping[str, Words]]], key: b
             places.append(next(known, len(rows)))
             rows += [(data, name)] if places[-1] == len(rows) else []
         columns.append(Columns(list(samples.values()), places))
-    records = len(files[0][0])
-    return sketch_blocks(_hash_blocks([_hash_rows(*row, key) for row in rows], records), records, columns)
+    records, hashed = len(files[0][0]), [_hash_rows(*row, key) for row in rows]
+    coded = {place: each for place, each in enumerate(hashed) if isinstance(each, LevelCodes)}
+    return sketch_blocks(_hash_blocks(hashed, records), records, columns, coded)
 
 
 def _is_shared(data: Microdata, other: Microdata, name: str) -> bool:
     return data is other or same_memory(data.table.column(name), other.table.column(name))
 
 
-def _hash_blocks(columns: Sequence[Callable[[int, int], Words]], records: int) -> Iterator[Words]:
+def _hash_blocks(columns: Sequence[Hashed], records: int) -> Iterator[Words]:
     """Yield a keyed word per value, ``words[column, record]``, some records at a time, in memory that is used again."""
     words = np.empty((0, 0), np.uint64)
     for start in range(0, records if columns else 0, _RECORDS_AT_ONCE):
@@ -133,29 +139,35 @@ def _hash_blocks(columns: Sequence[Callable[[int, int], Words]], records: int) -
 
         def fill(places: range, words: Words = words, start: int = start) -> None:
             for place in places:
-                words[place] = columns[place](start, words.shape[1])
+                words[place] = _hash_some_rows(columns[place], start, words.shape[1])
 
         threads = min(os.cpu_count() or 1, len(columns)) if records > SAMPLE else 1
         run_all(fill, [range(first, len(columns), threads) for first in range(threads)])
         yield words
 
 
-def _hash_rows(data: Microdata, name: str, key: bytes) -> Callable[[int, int], Words]:
-    """Return what hashes some rows of a column, by the codes of a column of text."""
+def _hash_rows(data: Microdata, name: str, key: bytes) -> Hashed:
+    """Return what hashes some rows of a column: by codes a column of text, and one of numbers that has few."""
     column = data.table.column(name)
     is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
     is_number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
-    if is_number:
+    known = data.cached_codes(name)
+    if is_number and (known is None or known.cardinality > _FEW_NUMBERS):
         return lambda start, number: hash_values(column.slice(start, number), key)
-    if is_text and data.cached_codes(name) is None and _is_mostly_distinct(column):
+    if is_text and known is None and _is_mostly_distinct(column):
         return lambda start, number: _hash_texts(column.slice(start, number), key)
     coded = data.coded(name)
-    levels = _append_missing(_hash_levels(coded.levels, key), key)
-    return lambda start, number: levels.take(coded.codes[start : start + number])
+    return LevelCodes(coded.codes, _append_missing(_hash_levels(coded.levels, key), key)[: coded.cardinality])
+
+
+def _hash_some_rows(column: Hashed, start: int, number: int) -> Words:
+    if isinstance(column, LevelCodes):
+        return column.words.take(column.codes[start : start + number])
+    return column(start, number)
 
 
 def _hash_column(data: Microdata, name: str, key: bytes) -> Words:
-    return _hash_rows(data, name, key)(0, len(data))
+    return _hash_some_rows(_hash_rows(data, name, key), 0, len(data))
 
 
 def sketch_identifiers(data: Microdata, secret: bytes) -> Identifiers:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safeswap.arrays.sketch import CELLS, Columns, Sketch, choose_columns, sketch_blocks, sketch_words
+from safeswap.arrays.sketch import CELLS, Columns, LevelCodes, Sketch, choose_columns, sketch_blocks, sketch_words
 
 
 def random_words(seed: int, records: int, levels: list[int]) -> np.ndarray:
@@ -84,3 +84,23 @@ def test_sketches_of_several_files_in_blocks_are_those_of_each_file_alone() -> N
     for made, expected in zip(sketch_blocks(blocks, 6000, files), alone, strict=True):
         for one, other in zip(made, expected, strict=True):
             np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_views_counted_by_codes_are_those_counted_record_by_record(seed, monkeypatch):
+    monkeypatch.setattr("safeswap.arrays.sketch._LARGE", 0)
+    rng = np.random.default_rng(seed)
+    records, levels = int(rng.integers(1, 20_000)), rng.choice([1, 2, 3, 9, 40, 400, 5000], 6)
+    # Levels that do not occur, and levels with the same word: two spellings of a number.
+    palettes = [rng.choice(rng.integers(0, 2**64, number + 2, np.uint64), number + 2) for number in levels]
+    codes = [rng.integers(0, number, records).astype(np.uint16) for number in levels]
+    words = np.stack([palette[column] for palette, column in zip(palettes, codes, strict=True)])
+    files = [Columns([column[:4096] for column in words[rows]], list(rows)) for rows in ([0, 1, 2, 3], [5, 0, 4, 2])]
+    coded = {row: LevelCodes(codes[row], palettes[row]) for row in range(6) if row != 1}
+    blocks = [words[:, start : start + 7000] for start in range(0, records, 7000)]
+    plain, quick = sketch_blocks(blocks, records, files), sketch_blocks(blocks, records, files, coded)
+    for one, other in zip(plain, quick, strict=True):
+        assert all(
+            np.array_equal(*pair) and np.asarray(pair[0]).dtype == np.asarray(pair[1]).dtype
+            for pair in zip(one, other, strict=True)
+        )
