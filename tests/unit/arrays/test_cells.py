@@ -193,7 +193,7 @@ def test_few_cells_are_counted_exactly(records: int, number: int) -> None:
 
 
 @pytest.mark.parametrize("compiled", [True, False])
-def test_no_records_have_no_cells(monkeypatch: pytest.MonkeyPatch, compiled: bool) -> None:  # noqa: FBT001
+def test_no_records_have_no_cells(monkeypatch: pytest.MonkeyPatch, compiled: bool) -> None:
     monkeypatch.setattr(cells, "is_worth_compiling", lambda _: compiled)
     none = np.empty(0, np.uint8)
     assert [cells.count_dense(none, number).tolist() for number in (0, 2)] == [[], [0, 0]]
