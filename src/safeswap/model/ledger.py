@@ -396,8 +396,8 @@ def _is_numbering(column: pa.ChunkedArray, sampled: pa.ChunkedArray, sample: Wor
     numbers = _whole_numbers(column) if _whole_numbers(sampled) is not None else None
     if numbers is None or not len(numbers):
         return False
-    first = numbers.min()
-    span = numbers.max() - first + 1
+    first = float(numbers.min())
+    span = float(numbers.max()) - first + 1  # not a number if both are infinite, which Python says without a warning
     if not max(_FEWEST_NUMBERS, _SHARE_OF_RECORDS * len(column)) <= span <= _LONGEST_SPAN * len(column):
         return False
     there = np.zeros(int(span), dtype=np.bool_)
